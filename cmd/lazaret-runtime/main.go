@@ -1,0 +1,12 @@
+// Command lazaret-runtime is the OCI runtime that container engines call.
+package main
+
+import (
+	"os"
+
+	"github.com/lazaret-dev/lazaret/shim"
+)
+
+func main() {
+	os.Exit(shim.Main(os.Args[1:], os.Stdout, os.Stderr))
+}

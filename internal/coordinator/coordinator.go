@@ -1,0 +1,570 @@
+// Package coordinator owns the Session Coordinator: the process that holds one
+// domain while somebody uses it, counts its containers and sessions, and leaves
+// nothing behind when the last one is gone.
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/internal/containerstate"
+	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/wire"
+)
+
+// ErrBusy means that a live coordinator of the domain holds its Domain Root.
+var ErrBusy = errors.New("another coordinator holds the domain")
+
+const (
+	// startGrace is how long a new coordinator waits for its first container.
+	startGrace = 15 * time.Second
+	// socketCheck is how often it looks whether its socket's name is still its own.
+	socketCheck = 2 * time.Second
+	// drain bounds the wait for requests in flight at the end.
+	drain = 2 * time.Second
+)
+
+// container is one container of the domain.
+type container struct {
+	id       string
+	stateDir string
+	pidFile  string
+	prepared time.Time
+	attached bool
+	proc     *process // the creating process, then the sandbox
+	notes    []string
+}
+
+type session struct {
+	wire.SessionStatus
+	conn net.Conn
+}
+
+// Coordinator is one domain's coordinator; Run does everything.
+type Coordinator struct {
+	spec    wire.StartSpec
+	log     *slog.Logger
+	root    *os.File // the locked owner file in the Domain Root
+	runDir  string
+	stubs   *stubs
+	started time.Time
+	idle    chan struct{} // has a token when the last use may have gone
+
+	// mu guards the fields below.
+	mu         sync.Mutex
+	containers map[string]*container
+	sessions   map[string]*session
+	used       bool // somebody has come
+	closing    bool
+}
+
+// Run serves the domain until its last container and session are gone or ctx
+// ends, and removes all that it made.
+func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error) {
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	c := &Coordinator{
+		spec:       spec,
+		log:        log,
+		started:    time.Now(),
+		idle:       make(chan struct{}, 1),
+		containers: map[string]*container{},
+		sessions:   map[string]*session{},
+		runDir:     filepath.Join(spec.RuntimeDir, "domains", spec.Domain.Hash, "run"),
+	}
+	if c.root, err = ownRoot(spec.Domain.Root); err != nil {
+		return err
+	}
+	defer func() { _ = c.root.Close() }() // ends the claim; the process ends too
+	if c.stubs, err = openStubs(spec.Domain.Root, log); err != nil {
+		return err
+	}
+	if err := domain.WriteRecord(spec.Domain); err != nil {
+		return err
+	}
+	if err := c.makeRunDir(); err != nil {
+		return err
+	}
+	c.adopt()
+	if len(c.containers) == 0 {
+		c.stubs.removeAll() // a killed predecessor's
+	}
+
+	ln, err := listen(spec.Domain.SocketPath(spec.ControlDir))
+	if err != nil {
+		return err
+	}
+	log.Info("coordinator started", "domain", spec.Domain.Hash, "profile", spec.Domain.Profile, "workspace", spec.Domain.Workspace, "pid", os.Getpid())
+	go joinScope(ctx, spec, log)
+	return c.serve(ctx, ln)
+}
+
+// ownRoot claims the Domain Root for as long as this process lives, so that
+// there are never two coordinators even where /tmp's names have been removed.
+func ownRoot(root string) (*os.File, error) {
+	path := filepath.Join(root, "coordinator.pid")
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("claim the domain: open %s: %w", path, err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w (%s: %w)", ErrBusy, path, err), f.Close())
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, errors.Join(fmt.Errorf("claim the domain: %w", err), f.Close())
+	}
+	if _, err := fmt.Fprintf(f, "%d\n", os.Getpid()); err != nil {
+		return nil, errors.Join(fmt.Errorf("claim the domain: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// serve answers requests, and returns when the domain has been torn down.
+func (c *Coordinator) serve(ctx context.Context, ln *peerListener) error {
+	srv := &http.Server{
+		Handler:           c.handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelWarn),
+		ConnContext:       withPeer,
+	}
+	failed := make(chan error, 1)
+	start := func(l *peerListener) {
+		go func() {
+			if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+				failed <- err
+			}
+		}()
+	}
+	start(ln)
+
+	grace := time.NewTimer(startGrace)
+	defer grace.Stop()
+	check := time.NewTicker(socketCheck)
+	defer check.Stop()
+	var lock *wire.Lock
+	var result error
+	var closed bool
+loop:
+	for {
+		select {
+		case <-ctx.Done():
+			c.log.Info("told to stop")
+			break loop
+		case err := <-failed:
+			result = fmt.Errorf("serve the control socket: %w", err)
+			break loop
+		case <-grace.C:
+			c.mu.Lock()
+			c.used = true // nobody came: the count alone decides from now on
+			c.mu.Unlock()
+			c.poke()
+		case <-check.C:
+			if ln.current() {
+				continue
+			}
+			c.log.Warn("control socket's name is gone: bind it again")
+			l, err := c.rebind(ln)
+			if err != nil {
+				c.log.Error("bind the control socket again", "error", err)
+				continue
+			}
+			ln = l
+			start(ln)
+		case <-c.idle:
+			if lock, closed = c.tryClose(ctx); closed {
+				break loop
+			}
+		}
+	}
+	return errors.Join(result, c.teardown(srv, ln, lock))
+}
+
+// poke asks the main loop to look whether anything is left to do.
+func (c *Coordinator) poke() {
+	select {
+	case c.idle <- struct{}{}:
+	default:
+	}
+}
+
+// tryClose takes the hold-to-bind lock and, if the domain is still unused then,
+// marks the coordinator as closing. Whoever starts in the meantime waits for
+// the lock, and finds nobody afterwards. The lock is nil where its name cannot
+// be had.
+func (c *Coordinator) tryClose(ctx context.Context) (lock *wire.Lock, closed bool) {
+	path := c.spec.Domain.LockPath(c.spec.ControlDir)
+	for c.unused() && ctx.Err() == nil {
+		lock, err := wire.TryLock(path)
+		if errors.Is(err, wire.ErrLocked) {
+			time.Sleep(2 * time.Millisecond) // a start is under way, most likely to us
+			continue
+		}
+		if err != nil {
+			// Somebody took the name. Nobody of ours can be starting then.
+			c.log.Error("take the lock to close", "error", err)
+		}
+		c.mu.Lock()
+		if c.empty() {
+			c.closing = true
+			c.mu.Unlock()
+			return lock, true
+		}
+		c.mu.Unlock()
+		if lock != nil {
+			_ = lock.Release() // closing the descriptor cannot keep it
+		}
+	}
+	return nil, false
+}
+
+func (c *Coordinator) unused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.empty()
+}
+
+// empty needs c.mu.
+func (c *Coordinator) empty() bool {
+	return c.used && len(c.containers) == 0 && len(c.sessions) == 0
+}
+
+// teardown removes everything that this process made. The hold-to-bind lock is
+// held so that a successor starts after us; only a signal comes without it.
+func (c *Coordinator) teardown(srv *http.Server, ln *peerListener, lock *wire.Lock) error {
+	c.mu.Lock()
+	c.closing = true
+	left := len(c.containers)
+	for _, s := range c.sessions {
+		_ = s.conn.Close() // hijacked: the server does not know them
+	}
+	c.mu.Unlock()
+	if lock == nil {
+		l, err := wire.WaitLock(c.spec.Domain.LockPath(c.spec.ControlDir), time.Now().Add(drain))
+		if err != nil {
+			c.log.Warn("close without the lock", "error", err)
+		}
+		lock = l
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	ln.unlink()
+	var errs []error
+	if err := srv.Shutdown(ctx); err != nil {
+		c.log.Warn("requests were cut", "error", err)
+		errs = append(errs, srv.Close())
+	}
+	if left == 0 {
+		c.stubs.removeAll()
+		errs = append(errs, os.RemoveAll(filepath.Dir(c.runDir)))
+		if c.spec.Domain.Ephemeral {
+			errs = append(errs, os.RemoveAll(c.spec.Domain.Root))
+		}
+	}
+	c.log.Info("coordinator ends", "containers_left", left)
+	if lock != nil {
+		errs = append(errs, lock.Remove())
+	}
+	return errors.Join(errs...)
+}
+
+// makeRunDir makes what the sandboxes see at /run/lazaret: the escalation
+// client, and a place for terminfo entries.
+func (c *Coordinator) makeRunDir() error {
+	if err := os.MkdirAll(filepath.Join(c.runDir, "terminfo"), 0o700); err != nil {
+		return fmt.Errorf("make the domain's runtime directory: %w", err)
+	}
+	for _, d := range []string{c.runDir, filepath.Join(c.runDir, "terminfo")} {
+		// Any uid of the sandbox reads it; the directory above stays closed.
+		if err := os.Chmod(d, 0o755); err != nil { //nolint:gosec // meant for all of the sandbox
+			return fmt.Errorf("make the domain's runtime directory: %w", err)
+		}
+	}
+	if err := copyProgram(c.spec.ClientPath, filepath.Join(c.runDir, "escalate")); err != nil {
+		return fmt.Errorf("offer the escalation client: %w", err)
+	}
+	return nil
+}
+
+// adopt counts in the live containers of a predecessor that was killed, and
+// removes what dead ones left.
+func (c *Coordinator) adopt() {
+	ids, err := containerstate.List(c.spec.RuntimeDir)
+	if err != nil {
+		c.log.Error("look for leftovers", "error", err)
+		return
+	}
+	for _, id := range ids {
+		dir := containerstate.Dir(c.spec.RuntimeDir, id)
+		lease, err := containerstate.ReadLease(dir)
+		if err != nil || !lease.Alive() {
+			// Of any domain: nobody else may ever come back to it. A container
+			// that is being prepared right now has a live lease.
+			if err == nil || abandoned(dir) {
+				c.log.Info("remove the state of a dead container", "container", id)
+				_ = os.RemoveAll(dir)
+			}
+			continue
+		}
+		st, err := containerstate.ReadState(dir)
+		if err != nil || st.Domain.Hash != c.spec.Domain.Hash || !lease.Attached {
+			continue
+		}
+		p, err := openProcess(lease.PID)
+		if err != nil || !lease.Alive() {
+			continue
+		}
+		ct := &container{id: id, stateDir: dir, prepared: time.Now(), attached: true, proc: p, notes: st.Notes}
+		c.containers[id] = ct
+		c.used = true
+		c.log.Info("adopt a running container", "container", id, "pid", lease.PID)
+		go c.watch(ct, p)
+	}
+}
+
+// abandoned reports whether a directory without a lease is older than any
+// start can take.
+func abandoned(dir string) bool {
+	fi, err := os.Stat(dir)
+	return err == nil && time.Since(fi.ModTime()) > 2*wire.StartTimeout
+}
+
+// watch waits for the end of p, then decides what that means for ct.
+func (c *Coordinator) watch(ct *container, p *process) {
+	p.wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.containers[ct.id] != ct || ct.proc != p {
+		return // released, or already attached to its sandbox
+	}
+	if !ct.attached {
+		// The create is over. If it left a sandbox whose hook has not run (a
+		// runtime may run it at start), its pid file tells.
+		if sandbox := ct.sandboxFromPIDFile(); sandbox != nil {
+			c.log.Info("container created", "container", ct.id, "pid", sandbox.pid)
+			if err := c.attach(ct, sandbox); err == nil {
+				return
+			}
+		}
+		c.log.Info("create ended without a sandbox", "container", ct.id)
+	} else {
+		c.log.Info("sandbox ended", "container", ct.id, "pid", p.pid)
+	}
+	c.forget(ct)
+}
+
+// sandboxFromPIDFile is nil unless the pid file was written after Prepare by a
+// process that is still alive.
+func (ct *container) sandboxFromPIDFile() *process {
+	fi, err := os.Stat(ct.pidFile)
+	if err != nil || fi.ModTime().Before(ct.prepared.Add(-time.Second)) {
+		return nil
+	}
+	data, err := os.ReadFile(ct.pidFile)
+	if err != nil {
+		return nil
+	}
+	var pid int
+	if _, err := fmt.Sscanf(string(data), "%d", &pid); err != nil || pid <= 1 {
+		return nil
+	}
+	p, err := openProcess(pid)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// attach makes p the sandbox of ct. It needs c.mu.
+func (c *Coordinator) attach(ct *container, p *process) error {
+	t, err := containerstate.StartTime(p.pid)
+	if err == nil {
+		err = containerstate.WriteLease(ct.stateDir, containerstate.Lease{Version: containerstate.Version, Attached: true, PID: p.pid, StartTime: t})
+	}
+	if err != nil {
+		p.close()
+		return fmt.Errorf("attach container %s: %w", ct.id, err)
+	}
+	ct.attached, ct.proc = true, p
+	go c.watch(ct, p)
+	return nil
+}
+
+// forget removes ct and its state. It needs c.mu.
+func (c *Coordinator) forget(ct *container) {
+	delete(c.containers, ct.id)
+	if err := os.RemoveAll(ct.stateDir); err != nil {
+		c.log.Error("remove container state", "container", ct.id, "error", err)
+	}
+	c.poke()
+}
+
+func (c *Coordinator) prepare(req *wire.PrepareRequest, peer *process) (*wire.PrepareResponse, error) {
+	fail := func(code, format string, args ...any) (*wire.PrepareResponse, error) {
+		peer.close()
+		return nil, &wire.Error{Code: code, Message: fmt.Errorf(format, args...).Error()}
+	}
+	if req.Domain != c.spec.Domain {
+		return fail(wire.CodeDomainMismatch, "control socket belongs to domain %s (profile %s, workspace %q, data root %s), not to the one asked for", c.spec.Domain.Hash, c.spec.Domain.Profile, c.spec.Domain.Workspace, c.spec.Domain.Root)
+	}
+	if !containerstate.ValidID(req.ContainerID) || req.StateDir != containerstate.Dir(c.spec.RuntimeDir, req.ContainerID) || !filepath.IsAbs(req.PIDFile) {
+		return fail(wire.CodeBadRequest, "container %.64q, state directory %q or pid file %q is not valid here", req.ContainerID, req.StateDir, req.PIDFile)
+	}
+	start, err := containerstate.StartTime(peer.pid)
+	if err != nil {
+		return fail(wire.CodeBadRequest, "the process that asks is gone: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return fail(wire.CodeClosing, "coordinator is closing")
+	}
+	if old := c.containers[req.ContainerID]; old != nil {
+		return fail(wire.CodeRefused, "container %s exists already in domain %s", req.ContainerID, c.spec.Domain.Hash)
+	}
+	if err := c.stubs.make(c.spec.Domain.Workspace, req.Stubs); err != nil {
+		return fail(wire.CodeRefused, "mask the workspace: %w", err)
+	}
+	if err := os.MkdirAll(req.StateDir, 0o700); err != nil {
+		return fail(wire.CodeInternal, "keep the container's state: %w", err)
+	}
+	if err := containerstate.WriteLease(req.StateDir, containerstate.Lease{Version: containerstate.Version, PID: peer.pid, StartTime: start}); err != nil {
+		return fail(wire.CodeInternal, "keep the container's state: %w", err)
+	}
+	ct := &container{
+		id: req.ContainerID, stateDir: req.StateDir, pidFile: req.PIDFile,
+		prepared: time.Now(), proc: peer, notes: req.Notes,
+	}
+	c.containers[ct.id] = ct
+	c.used = true
+	go c.watch(ct, peer)
+	c.log.Info("container prepared", "container", ct.id, "pid", peer.pid, "notes", req.Notes)
+	return &wire.PrepareResponse{RunDir: c.runDir}, nil
+}
+
+func (c *Coordinator) attachRequest(req *wire.AttachRequest) error {
+	if req.PID <= 1 {
+		return &wire.Error{Code: wire.CodeBadRequest, Message: fmt.Sprintf("pid %d cannot be a sandbox", req.PID)}
+	}
+	p, err := openProcess(req.PID)
+	if err != nil {
+		return &wire.Error{Code: wire.CodeRefused, Message: fmt.Sprintf("sandbox of container %s: %v", req.ContainerID, err)}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ct := c.containers[req.ContainerID]
+	if ct == nil || c.closing {
+		p.close()
+		return &wire.Error{Code: wire.CodeUnknown, Message: fmt.Sprintf("container %s was not prepared in domain %s", req.ContainerID, c.spec.Domain.Hash)}
+	}
+	if ct.attached && ct.proc.pid == req.PID {
+		p.close()
+		return nil
+	}
+	if err := c.attach(ct, p); err != nil {
+		return err
+	}
+	c.log.Info("container attached", "container", ct.id, "pid", req.PID)
+	return nil
+}
+
+func (c *Coordinator) release(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ct := c.containers[id]; ct != nil {
+		c.log.Info("container released", "container", id)
+		c.forget(ct)
+	}
+}
+
+// addSession counts a session in; its end is the end of its connection.
+func (c *Coordinator) addSession(s *session) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closing:
+		return &wire.Error{Code: wire.CodeClosing, Message: "coordinator is closing"}
+	case c.sessions[s.ID] != nil:
+		return &wire.Error{Code: wire.CodeRefused, Message: fmt.Sprintf("session %s exists already", s.ID)}
+	}
+	c.sessions[s.ID] = s
+	c.used = true
+	c.log.Info("session began", "session", s.ID, "kind", s.Kind, "container", s.ContainerID, "pid", s.PID)
+	return nil
+}
+
+func (c *Coordinator) endSession(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.sessions[id]; s != nil {
+		delete(c.sessions, id)
+		_ = s.conn.Close() // its peer is gone already
+		c.log.Info("session ended", "session", id)
+		c.poke()
+	}
+}
+
+func (c *Coordinator) status() wire.Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := wire.Status{
+		Version: wire.Version, Domain: c.spec.Domain, PID: os.Getpid(), Started: c.started,
+		ControlDir: c.spec.ControlDir, MemoryBytes: residentBytes(),
+		Containers: []wire.ContainerStatus{}, Sessions: []wire.SessionStatus{},
+	}
+	for _, ct := range c.containers {
+		s := wire.ContainerStatus{ID: ct.id, State: "preparing", Since: ct.prepared, Notes: ct.notes}
+		if ct.attached {
+			s.State, s.PID = "attached", ct.proc.pid
+		}
+		st.Containers = append(st.Containers, s)
+	}
+	for _, s := range c.sessions {
+		st.Sessions = append(st.Sessions, s.SessionStatus)
+	}
+	slices.SortFunc(st.Containers, func(a, b wire.ContainerStatus) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(st.Sessions, func(a, b wire.SessionStatus) int { return a.Since.Compare(b.Since) })
+	return st
+}
+
+// residentBytes is VmRSS of this process, 0 when /proc does not tell.
+func residentBytes() uint64 {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	var size, resident uint64
+	if _, err := fmt.Sscan(string(data), &size, &resident); err != nil {
+		return 0
+	}
+	return resident * uint64(os.Getpagesize()) //nolint:gosec // a page size is positive
+}
+
+// rebind binds the socket's name again after it was removed.
+func (c *Coordinator) rebind(old *peerListener) (*peerListener, error) {
+	path := c.spec.Domain.SocketPath(c.spec.ControlDir)
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is taken by somebody else", path)
+	}
+	l, err := listen(path)
+	if err != nil {
+		return nil, err
+	}
+	old.abandon()
+	return l, nil
+}

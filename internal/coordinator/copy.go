@@ -1,0 +1,29 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// copyProgram puts an executable copy of src at dst by rename. A copy, not a
+// link: the runtime directory is another file system, and an upgrade must not
+// change a program under a running sandbox.
+func copyProgram(src, dst string) (err error) {
+	in, err := os.Open(src)
+	if err != nil {
+		return fmt.Errorf("%w: reinstall Lazaret", err)
+	}
+	defer func() { _ = in.Close() }() // only read
+	tmp := dst + ".new"
+	out, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755) //nolint:gosec // run by any uid of the sandbox
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err = errors.Join(err, out.Chmod(0o755), out.Close()); err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	return os.Rename(tmp, dst)
+}

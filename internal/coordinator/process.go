@@ -1,0 +1,68 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a pidfd (pidfd_open(2)): unlike a pid it never comes to mean
+// another process.
+type process struct {
+	pid int
+	f   *os.File
+}
+
+// openProcess opens a live process by pid.
+func openProcess(pid int) (*process, error) {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("open process %d: %w", pid, err)
+	}
+	return &process{pid: pid, f: os.NewFile(uintptr(fd), fmt.Sprintf("pidfd:%d", pid))}, nil
+}
+
+// peerProcess is the process at the other end of c. Where the kernel has
+// SO_PEERPIDFD (6.5) the answer cannot be a reused pid; before that it could be
+// only if the peer died within this call.
+func peerProcess(c *net.UnixConn, pid int) (*process, error) {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("find the calling process: %w", err)
+	}
+	fd := -1
+	if err := rc.Control(func(s uintptr) {
+		fd, err = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	}); err != nil {
+		return nil, fmt.Errorf("find the calling process: %w", err)
+	}
+	if err != nil {
+		return openProcess(pid)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("find the calling process: %w", err), unix.Close(fd))
+	}
+	unix.CloseOnExec(fd)
+	return &process{pid: pid, f: os.NewFile(uintptr(fd), fmt.Sprintf("pidfd:%d", pid))}, nil
+}
+
+// wait returns when the process has ended, and closes p.
+func (p *process) wait() {
+	defer p.close()
+	rc, err := p.f.SyscallConn()
+	if err != nil {
+		return
+	}
+	// A pidfd is readable once its process has ended; the runtime's poller
+	// waits, so no thread is held.
+	_ = rc.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
+		n, err := unix.Poll(fds, 0)
+		return n > 0 || (err != nil && !errors.Is(err, unix.EINTR))
+	})
+}
+
+func (p *process) close() { _ = p.f.Close() } // a pidfd has nothing to lose

@@ -1,0 +1,75 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/lazaret-dev/lazaret/internal/wire"
+)
+
+// joinScope moves this process into a systemd scope of its own, where there is
+// a systemd: the cgroup that it was born in belongs to the first container's
+// monitor and can be ended with it. Without systemd nothing ends it there.
+func joinScope(ctx context.Context, spec wire.StartSpec, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	name := "lazaret-coordinator-" + spec.Domain.Hash + ".scope"
+	if err := startScope(ctx, busAddress(spec.RealUID), spec.RealUID, name, os.Getpid()); err != nil {
+		log.Debug("no systemd scope", "error", err)
+		return
+	}
+	log.Info("joined a systemd scope", "scope", name)
+}
+
+// busAddress is the user's bus, for root the system's.
+func busAddress(uid int) string {
+	if uid == 0 {
+		return "unix:path=/run/dbus/system_bus_socket"
+	}
+	if a := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); a != "" {
+		return a
+	}
+	return "unix:path=" + filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "bus")
+}
+
+func startScope(ctx context.Context, address string, uid int, name string, pid int) error {
+	conn, err := dbus.Dial(address, dbus.WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", address, err)
+	}
+	defer func() { _ = conn.Close() }() // nothing is in flight
+	// The bus compares with the uid that the kernel tells it: the real one, not
+	// the 0 that we are in the engine's user namespace.
+	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(uid))}); err != nil {
+		return fmt.Errorf("authenticate at %s: %w", address, err)
+	}
+	if err := conn.Hello(); err != nil {
+		return fmt.Errorf("greet %s: %w", address, err)
+	}
+	type property struct {
+		Name  string
+		Value dbus.Variant
+	}
+	type aux struct {
+		Name       string
+		Properties []property
+	}
+	props := []property{
+		{"Description", dbus.MakeVariant("Lazaret session coordinator")},
+		{"PIDs", dbus.MakeVariant([]uint32{uint32(pid)})}, //nolint:gosec // a pid is positive and small
+		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
+	}
+	call := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
+		"org.freedesktop.systemd1.Manager.StartTransientUnit", 0, name, "replace", props, []aux{})
+	if call.Err != nil {
+		return fmt.Errorf("start scope %s: %w", name, call.Err)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+// Package domain owns the Domain Anchor: the pairing of a profile with a
+// canonical workspace path, the hash that names it, and the paths made from it.
+package domain
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lazaret-dev/lazaret/internal/atomicfile"
+)
+
+// HashLen is the number of hex digits of a domain hash.
+const HashLen = 12
+
+// ErrBroad marks a workspace that holds far more than one project.
+var ErrBroad = errors.New("workspace is too broad")
+
+// Anchor is one domain. The zero value is not valid; use New or Ephemeral.
+type Anchor struct {
+	Profile   string `json:"profile"`
+	Workspace string `json:"workspace,omitempty"` // canonical host path, "" when ephemeral
+	Hash      string `json:"hash"`
+	Root      string `json:"root"` // the Domain Root
+	Ephemeral bool   `json:"ephemeral,omitempty"`
+}
+
+// Hash is the first 12 hex digits of SHA-256 of "<profile>:<canonical workspace path>".
+func Hash(profile, workspace string) string {
+	sum := sha256.Sum256([]byte(profile + ":" + workspace))
+	return hex.EncodeToString(sum[:])[:HashLen]
+}
+
+// ValidHash reports whether s has the form of a domain hash.
+func ValidHash(s string) bool {
+	return len(s) == HashLen && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// Canonical resolves every symbolic link of path, which must lead to an
+// existing directory: two spellings of one directory give one domain.
+func Canonical(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("workspace %q: %w", path, err)
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return "", fmt.Errorf("workspace %q: %w", path, err)
+	}
+	fi, err := os.Stat(real)
+	if err != nil {
+		return "", fmt.Errorf("workspace %q: %w", path, err)
+	}
+	if !fi.IsDir() {
+		return "", fmt.Errorf("workspace %q is not a directory: mount the project's directory at /workspace", path)
+	}
+	if strings.ContainsAny(real, "\x00\n\r") {
+		return "", fmt.Errorf("workspace %q: line breaks in the path are not supported: rename the directory", path)
+	}
+	return real, nil
+}
+
+// New makes the anchor of a profile and a canonical workspace (see Canonical).
+func New(profile, workspace, dataRoot string) Anchor {
+	h := Hash(profile, workspace)
+	return Anchor{Profile: profile, Workspace: workspace, Hash: h, Root: root(dataRoot, h)}
+}
+
+// Ephemeral makes the anchor of a container without a workspace. Its key is the
+// container id, which never starts with "/": no workspace has the same hash text.
+func Ephemeral(profile, containerID, dataRoot string) Anchor {
+	h := Hash(profile, containerID)
+	return Anchor{Profile: profile, Hash: h, Root: root(dataRoot, h), Ephemeral: true}
+}
+
+func root(dataRoot, hash string) string { return filepath.Join(dataRoot, "domains", hash) }
+
+// CheckBroad refuses the file system's root, the home directory, and every
+// directory that contains it. home may be "".
+func CheckBroad(workspace, home string) error {
+	if workspace == "/" {
+		return fmt.Errorf("%w: / is the whole host: mount a project's directory, or set allow_broad_workspace = true in the profile", ErrBroad)
+	}
+	if home == "" {
+		return nil
+	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	if home != "/" && (home == workspace || strings.HasPrefix(home, workspace+"/")) {
+		return fmt.Errorf("%w: %s holds the home directory with its keys and settings: mount a project's directory, or set allow_broad_workspace = true in the profile", ErrBroad, workspace)
+	}
+	return nil
+}
+
+// LockPath and SocketPath are the two names of the domain that everybody can
+// derive; controlDir is "/tmp" unless configured.
+func (a Anchor) LockPath(controlDir string) string {
+	return filepath.Join(controlDir, "lazaret_coord_"+a.Hash+".lock")
+}
+
+// SocketPath is the control socket's name, see LockPath.
+func (a Anchor) SocketPath(controlDir string) string {
+	return filepath.Join(controlDir, "lazaret_coord_"+a.Hash+".sock")
+}
+
+// WriteRecord keeps in the Domain Root which domain it belongs to, for people
+// and for clean-up.
+func WriteRecord(a Anchor) error {
+	data, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		return fmt.Errorf("record the domain: %w", err)
+	}
+	path := filepath.Join(a.Root, "domain.json")
+	data = append(data, '\n')
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return atomicfile.Write(path, data, 0o600, true)
+}

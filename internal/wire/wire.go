@@ -1,0 +1,153 @@
+// Package wire owns the control protocol between Lazaret's programs and a
+// domain's Session Coordinator: its messages, its client, and the hold-to-bind
+// rule by which the first comer starts the coordinator. docs/control-protocol.md
+// describes it for people with curl.
+//
+// The client speaks HTTP/1.0 by hand: the runtime shim is started five times
+// for one container, and net/http alone would double its start-up time.
+package wire
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lazaret-dev/lazaret/internal/domain"
+)
+
+// Version is the protocol's version; a coordinator refuses any other.
+const Version = 1
+
+// MaxBody bounds the body of every request and answer, in bytes.
+const MaxBody = 1 << 20
+
+// Paths of the protocol.
+const (
+	PathStatus   = "/v1/status"
+	PathPrepare  = "/v1/prepare"
+	PathAttach   = "/v1/attach"
+	PathRelease  = "/v1/release"
+	PathSessions = "/v1/sessions"
+)
+
+// Error codes that a client acts upon.
+const (
+	CodeClosing        = "closing"         // the coordinator is going away: start over
+	CodeUnknown        = "unknown"         // no such container here
+	CodeRefused        = "refused"         // a guard cannot be put up
+	CodeBadRequest     = "bad_request"     // malformed or out of bounds
+	CodeInternal       = "internal"        // the coordinator failed
+	CodeBadVersion     = "bad_version"     // another protocol version
+	CodeDomainMismatch = "domain_mismatch" // the socket belongs to another domain
+)
+
+// Error is the body of every answer that is not 200.
+type Error struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// PrepareRequest announces a container that is about to be created. Whoever
+// sends it must be the process that becomes the runtime's create (execve keeps
+// the pid): when that process ends and no sandbox has come of it, the container
+// is forgotten.
+type PrepareRequest struct {
+	Version     int           `json:"version"`
+	Domain      domain.Anchor `json:"domain"`
+	ContainerID string        `json:"container_id"`
+	PIDFile     string        `json:"pid_file"`        // where the runtime writes the sandbox's pid, absolute
+	StateDir    string        `json:"state_dir"`       // <runtime dir>/containers/<id>
+	Stubs       []string      `json:"stubs,omitempty"` // directories of the workspace that masks need as mount points
+	Notes       []string      `json:"notes,omitempty"` // what is not enforced, for status and log
+}
+
+// PrepareResponse is the plan that the rewrite follows.
+type PrepareResponse struct {
+	RunDir string `json:"run_dir"` // host directory to show read-only at /run/lazaret
+}
+
+// AttachRequest counts a sandbox in. PID is in the coordinator's pid namespace.
+type AttachRequest struct {
+	Version     int    `json:"version"`
+	ContainerID string `json:"container_id"`
+	PID         int    `json:"pid"`
+}
+
+// ReleaseRequest counts a container out; unknown ones are no error.
+type ReleaseRequest struct {
+	Version     int    `json:"version"`
+	ContainerID string `json:"container_id"`
+}
+
+// SessionRequest registers a Client Session. The connection it came on is the
+// session: it ends when the connection does.
+type SessionRequest struct {
+	Version     int    `json:"version"`
+	SessionID   string `json:"session_id"` // a UUID
+	Kind        string `json:"kind"`       // "exec" or "run"
+	ContainerID string `json:"container_id,omitempty"`
+	Terminal    bool   `json:"terminal"`
+}
+
+// Empty is an answer without content.
+type Empty struct{}
+
+// Status describes a live coordinator.
+type Status struct {
+	Version     int               `json:"version"`
+	Program     string            `json:"program"` // version and commit
+	Domain      domain.Anchor     `json:"domain"`
+	PID         int               `json:"pid"`
+	Started     time.Time         `json:"started"`
+	Containers  []ContainerStatus `json:"containers"`
+	Sessions    []SessionStatus   `json:"sessions"`
+	ControlDir  string            `json:"control_dir"`
+	MemoryBytes uint64            `json:"memory_bytes"` // resident, 0 when unknown
+}
+
+// ContainerStatus is one container of a domain.
+type ContainerStatus struct {
+	ID    string    `json:"id"`
+	State string    `json:"state"` // "preparing" or "attached"
+	PID   int       `json:"pid,omitempty"`
+	Since time.Time `json:"since"`
+	Notes []string  `json:"notes,omitempty"`
+}
+
+// SessionStatus is one Client Session.
+type SessionStatus struct {
+	ID          string    `json:"id"`
+	Kind        string    `json:"kind"`
+	ContainerID string    `json:"container_id,omitempty"`
+	Terminal    bool      `json:"terminal"`
+	PID         int       `json:"pid"`
+	Since       time.Time `json:"since"`
+}
+
+// StartSpec is what a starting coordinator reads from its standard input.
+type StartSpec struct {
+	Version    int           `json:"version"`
+	Domain     domain.Anchor `json:"domain"`
+	ControlDir string        `json:"control_dir"`
+	RuntimeDir string        `json:"runtime_dir"` // hostenv's: containers/ and domains/ are below it
+	LogLevel   string        `json:"log_level"`
+	ClientPath string        `json:"client_path"` // lazaret-escalate on the host
+	RealUID    int           `json:"real_uid"`    // the developer's uid in the initial namespace
+}
+
+// Validate refuses a spec that would lead the coordinator astray.
+func (s *StartSpec) Validate() error {
+	switch {
+	case s.Version != Version:
+		return fmt.Errorf("start spec has protocol version %d, this program speaks %d: reinstall Lazaret so that its programs are of one version", s.Version, Version)
+	case !domain.ValidHash(s.Domain.Hash):
+		return fmt.Errorf("start spec: %q is not a domain hash", s.Domain.Hash)
+	}
+	for name, p := range map[string]string{"domain root": s.Domain.Root, "control_dir": s.ControlDir, "runtime_dir": s.RuntimeDir} {
+		if len(p) == 0 || p[0] != '/' {
+			return fmt.Errorf("start spec: %s %q is not an absolute path", name, p)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,473 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/lazaret-dev/lazaret/internal/config"
+	"github.com/lazaret-dev/lazaret/internal/containerstate"
+	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/imageinfo"
+	"github.com/lazaret-dev/lazaret/internal/layout"
+	"github.com/lazaret-dev/lazaret/internal/terminfo"
+	"github.com/lazaret-dev/lazaret/internal/wire"
+	"github.com/lazaret-dev/lazaret/spec"
+)
+
+const (
+	profileAnnotation   = "dev.lazaret.profile"
+	workspaceAnnotation = "dev.lazaret.workspace"
+
+	// callTimeout bounds one request to a coordinator that answers.
+	callTimeout = 10 * time.Second
+	// hookTimeout ends a hook of ours that hangs, in seconds.
+	hookTimeout = 15
+	// fallbackTerm is offered beside the terminal's own type.
+	fallbackTerm = "xterm-256color"
+)
+
+// request is what a container asks for, and what was decided about it.
+type request struct {
+	id     string
+	bundle string
+	doc    *spec.Document
+	image  imageinfo.Info
+	drop   []string // annotations that came from the image
+
+	cfg     *config.Config
+	profile *config.Profile
+	anchor  domain.Anchor
+	low     lowRuntime
+	flags   []string // global flags for runsc beside the caller's
+	masks   []string // paths in the container
+	notes   []string // what is not enforced
+}
+
+// create prepares the container of create, run and restore, and becomes runsc.
+func (s *shim) create() error {
+	r, err := s.resolve()
+	if err != nil {
+		return err
+	}
+	// A command that is not there is found here, before anything is made: runsc
+	// says it only at start, in words that no engine knows.
+	if err := spec.LookExecutable(r.doc, r.bundle); err != nil && s.cmd.Verb != "restore" {
+		return err
+	}
+	if err := s.enforceable(r); err != nil {
+		return err
+	}
+	stubs, err := s.planMasks(r)
+	if err != nil {
+		return err
+	}
+	stateDir := containerstate.Dir(s.env.RuntimeDir, r.id)
+	if err := s.bringPIDFile(stateDir); err != nil {
+		return err
+	}
+	start, err := s.startSpec(r.anchor, r.cfg.General.ControlDir, r.cfg.General.LogLevel)
+	if err != nil {
+		return err
+	}
+	res, err := s.prepare(start, wire.PrepareRequest{
+		Version: wire.Version, Domain: r.anchor, ContainerID: r.id,
+		PIDFile: s.cmd.PIDFile, StateDir: stateDir, Stubs: stubs, Notes: r.notes,
+	})
+	if err != nil {
+		return err
+	}
+	s.installTerminfo(r.doc.Env(), res.RunDir)
+	hook, err := layout.Helper("lazaret-hook")
+	if err != nil {
+		return err
+	}
+	plan := spec.Plan{
+		ContainerID: r.id, Profile: r.profile.Name, DomainHash: r.anchor.Hash, Workspace: r.anchor.Workspace,
+		Env:    []string{"LAZARET_RUNTIME=" + shortVersion()},
+		RunDir: res.RunDir, ClientPath: true,
+		TerminfoDir: spec.RunPath + "/terminfo",
+		HookPath:    hook, HookArgs: []string{r.anchor.Hash},
+		HookEnv: []string{
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+			"LAZARET_CONTROL_SOCKET=" + r.anchor.SocketPath(r.cfg.General.ControlDir),
+			"LAZARET_STATE_DIR=" + stateDir,
+		},
+		HookTimeoutSeconds: hookTimeout,
+		Masks:              r.masks,
+		ReadOnlyPaths:      readOnly(r),
+		IsolatedNetwork:    r.profile.Network.Mode == "none",
+		DropAnnotations:    r.drop,
+	}
+	if err := spec.RewriteFile(r.bundle, plan); err != nil {
+		return err
+	}
+	probe := r.low.probe(s.env)
+	if err := containerstate.WriteState(stateDir, containerstate.State{
+		Version: containerstate.Version, ID: r.id, Domain: r.anchor,
+		ControlDir: r.cfg.General.ControlDir, LogLevel: r.cfg.General.LogLevel,
+		Runsc: r.low.path, RunscFlags: r.flags, HideNet: probe.hideNet(),
+		RunDir: res.RunDir, Bundle: r.bundle, Notes: r.notes,
+	}); err != nil {
+		return err
+	}
+	for _, n := range r.notes {
+		// On success an engine shows stderr to nobody; lazaret status repeats it.
+		_, _ = fmt.Fprintf(s.stderr, "%s: %s\n", program, oneLine(n))
+	}
+	if s.cmd.Verb != "create" && probe.hideNet() {
+		if err := hideNetSysctls(); err != nil {
+			return err
+		}
+	}
+	return s.exec(r.low, s.missingFlags(r.flags)...)
+}
+
+// resolve reads the bundle and the configuration and names the domain.
+func (s *shim) resolve() (*request, error) {
+	r := &request{id: s.cmd.ID(), bundle: s.cmd.Bundle}
+	if !containerstate.ValidID(r.id) {
+		return nil, fmt.Errorf("%s: %q is not a container id: use letters, digits, _ + . -", s.cmd.Verb, r.id)
+	}
+	var err error
+	if r.bundle, err = filepath.Abs(r.bundle); err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	if r.doc, err = spec.ReadFile(r.bundle); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("bundle %s has no config.json: %w", r.bundle, err)
+		}
+		return nil, err
+	}
+	if err := r.findImage(); err != nil {
+		return nil, err
+	}
+	workspace, err := r.workspace()
+	if err != nil {
+		return nil, err
+	}
+	if r.cfg, err = config.Load(s.configOptions(workspace)); err != nil {
+		return nil, err
+	}
+	if r.profile, err = r.cfg.Profile(r.profileName()); err != nil {
+		return nil, err
+	}
+	if workspace == "" {
+		r.anchor = domain.Ephemeral(r.profile.Name, r.id, r.cfg.General.DataRoot)
+	} else {
+		if !r.profile.AllowBroadWorkspace {
+			if err := domain.CheckBroad(workspace, s.env.Home); err != nil {
+				return nil, err
+			}
+		}
+		r.anchor = domain.New(r.profile.Name, workspace, r.cfg.General.DataRoot)
+	}
+	if r.profile, err = r.cfg.Resolve(r.profile, config.Anchor{Hash: r.anchor.Hash, Dir: r.anchor.Root, Workspace: workspace}); err != nil {
+		return nil, err
+	}
+	if r.low = s.lowRuntime(r.cfg); r.low.err != nil {
+		return nil, r.low.err
+	}
+	return r, nil
+}
+
+func (s *shim) configOptions(workspace string) config.Options {
+	return config.Options{
+		Home: s.env.Home, ConfigHome: s.env.ConfigHome, DataHome: s.env.DataHome,
+		Workspace: workspace, File: s.cmd.Config, SystemWide: !s.env.Rootless,
+	}
+}
+
+// findImage looks up what the image itself carries, so that an image can steer
+// neither Lazaret nor runsc: podman copies an image's annotations and variables
+// into the container's.
+func (r *request) findImage() error {
+	if len(r.doc.Annotations()) == 0 {
+		if _, ok := r.doc.Getenv(spec.ProfileEnv); !ok {
+			return nil
+		}
+	}
+	info, err := imageinfo.FromBundle(r.bundle)
+	if errors.Is(err, imageinfo.ErrUnknown) {
+		return nil // not podman's: no other engine hands an image's annotations on
+	}
+	if err != nil {
+		return fmt.Errorf("find the container's image: %w", err)
+	}
+	r.image = info
+	r.drop = spec.ImageAnnotations(r.doc.Annotations(), info.Annotations)
+	return nil
+}
+
+// annotation is one that somebody gave, not the image.
+func (r *request) annotation(name string) string {
+	if slices.Contains(r.drop, name) {
+		return ""
+	}
+	return r.doc.Annotations()[name]
+}
+
+// profileName is "" for the configured default.
+func (r *request) profileName() string {
+	if p := r.annotation(profileAnnotation); p != "" {
+		return p
+	}
+	if p, ok := r.doc.Getenv(spec.ProfileEnv); ok && !slices.Contains(r.image.Env, spec.ProfileEnv+"="+p) {
+		return p
+	}
+	return ""
+}
+
+// workspace is the canonical host path of the Agent Workspace, "" for none.
+func (r *request) workspace() (string, error) {
+	mounted := ""
+	for _, m := range r.doc.Mounts() {
+		if path.Clean(m.Destination) == spec.WorkspacePath {
+			mounted = "" // a later mount covers an earlier one
+			if m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind") {
+				mounted = m.Source
+				if !filepath.IsAbs(mounted) {
+					mounted = filepath.Join(r.bundle, mounted)
+				}
+			}
+		}
+	}
+	asked := r.annotation(workspaceAnnotation)
+	if asked == "" && mounted == "" {
+		return "", nil
+	}
+	if asked == "" {
+		return domain.Canonical(mounted)
+	}
+	if !filepath.IsAbs(asked) {
+		return "", fmt.Errorf("annotation %s: %q is not an absolute path", workspaceAnnotation, asked)
+	}
+	ws, err := domain.Canonical(asked)
+	if err != nil || mounted == "" {
+		return ws, err
+	}
+	if m, err := domain.Canonical(mounted); err != nil || m != ws {
+		return "", fmt.Errorf("annotation %s names %q but %s is mounted from %q: make them the same or leave one out", workspaceAnnotation, asked, spec.WorkspacePath, mounted)
+	}
+	return ws, nil
+}
+
+// enforceable refuses what the profile asks for and this version cannot give,
+// and notes what is missing of the defaults. It decides the runtime's flags.
+func (s *shim) enforceable(r *request) error {
+	p := r.profile
+	hostNet := !slices.ContainsFunc(r.doc.Namespaces(), func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace }) ||
+		slices.Contains(s.cmd.Global, "--network=host") || slices.Contains(r.cfg.Runtime.Args, "--network=host")
+	switch {
+	case p.Network.Mode == "filtered" && p.Network.ModeSet:
+		return fmt.Errorf(`profile %q asks for network.mode = "filtered", which this version cannot enforce yet: set "none", or "open" to accept an unfiltered network`, p.Name)
+	case p.Network.AllowSet && p.Network.Mode != "open":
+		return fmt.Errorf(`profile %q has a network.allow list, which this version cannot enforce yet: set network.mode = "none", or "open" to accept an unfiltered network`, p.Name)
+	case hostNet && p.Network.Mode != "open":
+		return fmt.Errorf(`host network refused: the sandbox would be on the host's own network; profile %q must say network.mode = "open" for that`, p.Name)
+	case p.Network.Mode == "filtered":
+		r.notes = append(r.notes, `network is not filtered: this version has no network sidecar yet; set network.mode = "open" to accept that or "none" for no network`)
+	}
+	if p.GitSet && p.Git != "off" {
+		return fmt.Errorf(`profile %q asks for git = %q, which this version cannot guard yet: set git = "off" for a read-only .git, or leave the key out`, p.Name, p.Git)
+	}
+	if !p.GitSet && r.anchor.Workspace != "" {
+		if _, err := os.Lstat(filepath.Join(r.anchor.Workspace, ".git")); err == nil {
+			r.notes = append(r.notes, `.git is not guarded: this version has no Git Sentry yet; set git = "off" for a read-only .git`)
+		}
+	}
+	probe := r.low.probe(s.env)
+	if len(probe.Flags) == 0 {
+		return fmt.Errorf("%s does not answer as runsc does: set [runtime] sandbox to gVisor's runsc", r.low.path)
+	}
+	if s.ignoreCgroups() {
+		r.flags = append(r.flags, "--ignore-cgroups")
+		if limits := r.doc.Resources(); len(limits) > 0 {
+			r.notes = append(r.notes, "resource limits are not enforced, as no cgroup is delegated to this engine: "+strings.Join(limits, ", "))
+		}
+	} else if s.cmd.CgroupManager == "systemd" {
+		r.flags = append(r.flags, "--systemd-cgroup")
+	}
+	if probe.hasFlag("overlay2") {
+		// Writes to the root go to the engine's layer: else commit, diff and cp
+		// would not see them, and runsc's releases would differ.
+		r.flags = append(r.flags, "--overlay2=none")
+	}
+	if r.cfg.Runtime.Platform != "" {
+		r.flags = append(r.flags, "--platform="+r.cfg.Runtime.Platform)
+	}
+	for _, a := range r.cfg.Runtime.Args {
+		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		r.flags = slices.DeleteFunc(r.flags, func(f string) bool { return f == "--"+name || strings.HasPrefix(f, "--"+name+"=") })
+		r.flags = append(r.flags, a)
+	}
+	return nil
+}
+
+// ignoreCgroups reports whether runsc could not make the container's cgroup: a
+// rootless engine has none delegated that runsc can use (on version 1 never, on
+// version 2 runsc asks the system's systemd, which refuses).
+func (s *shim) ignoreCgroups() bool {
+	return s.env.Rootless || s.cmd.CgroupManager == "disabled"
+}
+
+// planMasks turns the profile's masks into paths of the container, and says
+// which directories of the workspace must be made for them.
+func (s *shim) planMasks(r *request) (stubs []string, err error) {
+	if r.anchor.Workspace == "" {
+		return nil, nil
+	}
+	writable := workspaceWritable(r.doc)
+	for _, m := range r.profile.Masks {
+		if path.IsAbs(m) {
+			r.masks = append(r.masks, m)
+			continue
+		}
+		if !filepath.IsLocal(m) {
+			return nil, fmt.Errorf("mask %q of profile %q leads out of the workspace", m, r.profile.Name)
+		}
+		fi, err := os.Lstat(filepath.Join(r.anchor.Workspace, m))
+		switch {
+		case err == nil && !fi.IsDir():
+			return nil, fmt.Errorf("mask %s: it is no directory in the workspace (%s), so it cannot be covered: replace it, or take it out of the masks of profile %q", m, fi.Mode().Type(), r.profile.Name)
+		case errors.Is(err, fs.ErrNotExist) && !writable:
+			continue // nobody in the sandbox can make it
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("mask %s: %w", m, err)
+		}
+		// Asked for also where it exists: it can vanish until runsc mounts.
+		stubs = append(stubs, m)
+		r.masks = append(r.masks, path.Join(spec.WorkspacePath, m))
+	}
+	return stubs, nil
+}
+
+func workspaceWritable(doc *spec.Document) bool {
+	writable := true // the plan mounts it read-write where nobody else does
+	for _, m := range doc.Mounts() {
+		if path.Clean(m.Destination) == spec.WorkspacePath {
+			writable = !slices.Contains(m.Options, "ro") && !slices.Contains(m.Options, "rro")
+		}
+	}
+	return writable
+}
+
+// readOnly are the paths of the workspace that the sandbox may only read.
+func readOnly(r *request) []spec.ReadOnlyPath {
+	var out []spec.ReadOnlyPath
+	if r.anchor.Workspace == "" {
+		return nil
+	}
+	add := func(name string) {
+		src := filepath.Join(r.anchor.Workspace, name)
+		if fi, err := os.Lstat(src); err == nil && (fi.IsDir() || fi.Mode().IsRegular()) {
+			out = append(out, spec.ReadOnlyPath{Source: src, Destination: path.Join(spec.WorkspacePath, name)})
+		}
+	}
+	add("lazaret.toml")
+	if r.profile.Git == "off" {
+		add(".git")
+	}
+	for _, p := range r.profile.ReadOnly {
+		if filepath.IsLocal(p) {
+			add(p)
+		}
+	}
+	return out
+}
+
+// bringPIDFile makes sure that runsc writes its sandbox's pid somewhere: the
+// coordinator reads it there when no hook has told it.
+func (s *shim) bringPIDFile(stateDir string) error {
+	if s.cmd.PIDFile != "" {
+		p, err := filepath.Abs(s.cmd.PIDFile)
+		if err != nil {
+			return fmt.Errorf("pid file: %w", err)
+		}
+		s.cmd.PIDFile = p
+		return nil
+	}
+	s.cmd.PIDFile = filepath.Join(stateDir, "pid")
+	s.cmd.Flags = append(s.cmd.Flags, "--pid-file="+s.cmd.PIDFile)
+	return nil
+}
+
+func (s *shim) startSpec(a domain.Anchor, controlDir, logLevel string) (wire.StartSpec, error) {
+	client, err := layout.Helper("lazaret-escalate")
+	if err != nil {
+		return wire.StartSpec{}, err
+	}
+	return wire.StartSpec{
+		Version: wire.Version, Domain: a, ControlDir: controlDir, LogLevel: logLevel,
+		RuntimeDir: s.env.RuntimeDir, ClientPath: client, RealUID: s.env.UID,
+	}, nil
+}
+
+// coordinated calls f with a connection to the domain's coordinator, once more
+// with a new one each time that one turns out to be closing.
+func coordinated(start wire.StartSpec, f func(*wire.Conn) error) error {
+	program, err := layout.Helper("lazaret-coordinator")
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(wire.StartTimeout); ; {
+		conn, err := wire.Ensure(start, program)
+		if err != nil {
+			return err
+		}
+		err = f(conn)
+		var e *wire.Error
+		closing := errors.As(err, &e) && e.Code == wire.CodeClosing
+		// One that ends between our connect and its answer cuts the connection.
+		if (closing || wire.Cut(err)) && time.Now().Before(deadline) {
+			_ = conn.Close() // it is going away
+			time.Sleep(2 * time.Millisecond)
+			continue
+		}
+		return err
+	}
+}
+
+// prepare announces the container. The connection's peer is this process, which
+// stays alive under the same pid as runsc.
+func (s *shim) prepare(start wire.StartSpec, req wire.PrepareRequest) (wire.PrepareResponse, error) {
+	var res wire.PrepareResponse
+	err := coordinated(start, func(c *wire.Conn) error {
+		if err := c.Call(wire.PathPrepare, req, &res, callTimeout); err != nil {
+			return err
+		}
+		return c.Close()
+	})
+	return res, err
+}
+
+// installTerminfo offers the host's description of the terminal. A terminal
+// that the host does not know either is no reason not to start.
+func (s *shim) installTerminfo(env []string, runDir string) {
+	term := ""
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "TERM="); ok {
+			term = v
+		}
+	}
+	dir := filepath.Join(runDir, "terminfo")
+	for _, t := range []string{term, fallbackTerm} {
+		if t == "" {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(dir, t[:1], t)); err == nil && !strings.Contains(t, "/") {
+			continue
+		}
+		if err := terminfo.Install(dir, t, os.Getenv, s.env.Home); err != nil && t == term {
+			_, _ = fmt.Fprintf(s.stderr, "%s: terminal type %q: %s; programs in the sandbox fall back to what the image knows\n", program, oneLine(t), oneLine(err.Error()))
+		}
+	}
+}

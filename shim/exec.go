@@ -1,0 +1,121 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/google/uuid"
+
+	"github.com/lazaret-dev/lazaret/internal/atomicfile"
+	"github.com/lazaret-dev/lazaret/internal/containerstate"
+	"github.com/lazaret-dev/lazaret/internal/version"
+	"github.com/lazaret-dev/lazaret/internal/wire"
+	"github.com/lazaret-dev/lazaret/spec"
+)
+
+// sessionFD is the least number of the descriptor that carries a session's
+// connection through execve, above those that an engine passes on.
+const sessionFD = 64
+
+// execVerb registers a Client Session and becomes runsc exec. The session is
+// the connection, which runsc inherits: it ends when the last process of the
+// exec on the host does, however that happens.
+func (s *shim) execVerb() error {
+	st, err := s.state()
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.passThrough() // not a container of ours
+	}
+	if err != nil {
+		return err
+	}
+	id := uuid.NewString()
+	terminal, err := s.execProcess(&st, id)
+	if err != nil {
+		return err
+	}
+	start, err := s.startSpec(st.Domain, st.ControlDir, st.LogLevel)
+	if err != nil {
+		return err
+	}
+	err = coordinated(start, func(c *wire.Conn) error {
+		req := wire.SessionRequest{Version: wire.Version, SessionID: id, Kind: "exec", ContainerID: st.ID, Terminal: terminal}
+		if err := c.Call(wire.PathSessions, req, &wire.Empty{}, callTimeout); err != nil {
+			return err
+		}
+		_, err := c.Inherit(sessionFD)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.exec(lowRuntime{path: st.Runsc}, s.missingFlags(st.RunscFlags)...)
+}
+
+// execProcess gives the process of an exec its environment, in its process file
+// or by flags, and tells whether it has a terminal.
+func (s *shim) execProcess(st *containerstate.State, session string) (terminal bool, err error) {
+	own := []string{
+		"LAZARET_PROFILE=" + st.Domain.Profile,
+		"LAZARET_DOMAIN=" + st.Domain.Hash,
+		"LAZARET_SANDBOX=" + st.ID,
+		"LAZARET_SESSION_ID=" + session,
+		"LAZARET_RUNTIME=" + shortVersion(),
+	}
+	if s.cmd.Process == "" {
+		for _, e := range own {
+			s.cmd.Flags = append(s.cmd.Flags, "--env="+e)
+		}
+		return false, nil
+	}
+	data, mode, err := readProcessFile(s.cmd.Process)
+	if err != nil {
+		return false, err
+	}
+	out, err := spec.RewriteProcess(data, spec.ProcessPlan{Env: own, TerminfoDir: spec.RunPath + "/terminfo"})
+	if err != nil {
+		return false, err
+	}
+	if err := atomicfile.Write(s.cmd.Process, out, mode, false); err != nil {
+		return false, err
+	}
+	var p struct {
+		Terminal bool     `json:"terminal"`
+		Env      []string `json:"env"`
+	}
+	if err := json.Unmarshal(out, &p); err != nil {
+		return false, fmt.Errorf("process file %s: %w", s.cmd.Process, err)
+	}
+	if p.Terminal {
+		s.installTerminfo(p.Env, st.RunDir)
+	}
+	return p.Terminal, nil
+}
+
+// readProcessFile reads the engine's process file, which must be a plain file.
+func readProcessFile(path string) (data []byte, mode fs.FileMode, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, fmt.Errorf("process file: %w", err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, 0, fmt.Errorf("process file: %w", err)
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("process file %s is not a plain file", path)
+	}
+	data, err = io.ReadAll(io.LimitReader(f, spec.MaxSize+1))
+	if err != nil {
+		return nil, 0, fmt.Errorf("process file %s: %w", filepath.Clean(path), err)
+	}
+	return data, fi.Mode().Perm(), nil
+}
+
+func shortVersion() string { return version.Version }

@@ -1,0 +1,252 @@
+// Package shim owns the OCI runtime command line of lazaret-runtime: it parses
+// what the engine says, prepares the container where the verb makes one, and
+// becomes runsc by one execve(2), so that exit code, output, signals and
+// descriptors are runsc's own.
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/internal/containerstate"
+	"github.com/lazaret-dev/lazaret/internal/hostenv"
+	"github.com/lazaret-dev/lazaret/internal/ociargv"
+	"github.com/lazaret-dev/lazaret/internal/version"
+)
+
+// exitError is the exit code of every failure of ours, as runc's.
+const exitError = 1
+
+// program is how messages name us.
+const program = "lazaret"
+
+const usage = `lazaret-runtime is an OCI runtime that wraps gVisor's runsc.
+
+Usage: lazaret-runtime [global flags] COMMAND [flags] [CONTAINER-ID …]
+
+Engines call it, for example: podman run --runtime=lazaret -v "$PWD:/workspace" IMAGE
+Commands and flags are those of runc and runsc; create, run, restore and exec
+are prepared by Lazaret, everything else goes to runsc as it is.
+
+  --config FILE   a configuration above the user's and the workspace's
+  --version       print the versions of lazaret-runtime and runsc
+  --help          print this text
+
+See lazaret-runtime(8).
+`
+
+// Main runs one command line (without the program's name) and returns the exit
+// code; on success it does not return, as the process has become runsc.
+func Main(args []string, stdout, stderr io.Writer) int {
+	cmd, err := ociargv.Parse(args)
+	if err != nil {
+		return report(&ociargv.Command{}, stderr, err)
+	}
+	env, err := hostenv.Detect(hostenv.Host())
+	if err != nil {
+		return report(cmd, stderr, err)
+	}
+	s := &shim{cmd: cmd, env: env, stdout: stdout, stderr: stderr}
+	return report(cmd, stderr, s.run())
+}
+
+type shim struct {
+	cmd    *ociargv.Command
+	env    hostenv.Env
+	stdout io.Writer
+	stderr io.Writer
+}
+
+func (s *shim) run() error {
+	if s.cmd.HasGlobal("TESTONLY-unsafe-nonroot") {
+		return errors.New("flag TESTONLY-unsafe-nonroot takes the sandbox's own walls down: leave it out; rootless engines need no such flag here")
+	}
+	if s.cmd.Verb == "" && s.cmd.Version {
+		return s.version()
+	}
+	if s.cmd.Verb == "" {
+		if s.cmd.Help {
+			_, err := io.WriteString(s.stdout, usage)
+			return err
+		}
+		return errors.New("no command given; see lazaret-runtime --help")
+	}
+	if s.cmd.Help {
+		return s.exec(s.lowRuntime(nil), "--help")
+	}
+	if s.cmd.Refused != "" {
+		return fmt.Errorf("not supported by lazaret: %s", s.cmd.Refused)
+	}
+	switch s.cmd.Verb {
+	case "create", "run", "restore":
+		return s.create()
+	case "exec":
+		return s.execVerb()
+	case "features":
+		return s.features()
+	}
+	return s.passThrough()
+}
+
+// passThrough becomes runsc with the container's own settings, or, for a
+// container that is not known here, with the configured ones.
+func (s *shim) passThrough() error {
+	st, err := s.state()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err != nil {
+		low := s.lowRuntime(nil)
+		if !ociargv.IsVerb(s.cmd.Verb) && !low.hasVerb(s.env, s.cmd.Verb) {
+			return fmt.Errorf("unknown command %q; see lazaret-runtime --help", s.cmd.Verb)
+		}
+		if s.cmd.Verb == "update" && !low.hasVerb(s.env, "update") {
+			return fmt.Errorf("update is not supported by lazaret with this runsc (%s): install a current one", low.path)
+		}
+		return s.exec(low)
+	}
+	if s.cmd.Verb == "update" {
+		low := lowRuntime{path: st.Runsc}
+		if !low.hasVerb(s.env, "update") {
+			return fmt.Errorf("update is not supported by lazaret with this runsc (%s): install a current one", st.Runsc)
+		}
+		if hasFlag(st.RunscFlags, "--ignore-cgroups") {
+			return fmt.Errorf("update is not supported by lazaret here: container %s runs without a cgroup of its own, so no limit could be enforced", st.ID)
+		}
+	}
+	if s.cmd.Verb == "start" && st.HideNet {
+		if err := hideNetSysctls(); err != nil {
+			return err
+		}
+	}
+	return s.exec(lowRuntime{path: st.Runsc}, s.missingFlags(st.RunscFlags)...)
+}
+
+// state is what create kept of the container that the command names;
+// fs.ErrNotExist when it names none that we know.
+func (s *shim) state() (containerstate.State, error) {
+	id := s.cmd.ID()
+	if !containerstate.ValidID(id) {
+		return containerstate.State{}, fs.ErrNotExist
+	}
+	return containerstate.ReadState(containerstate.Dir(s.env.RuntimeDir, id))
+}
+
+// missingFlags leaves out what the caller gave himself.
+func (s *shim) missingFlags(flags []string) []string {
+	var out []string
+	for _, f := range flags {
+		name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "=")
+		if !s.cmd.HasGlobal(name) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func hasFlag(flags []string, want string) bool {
+	for _, f := range flags {
+		if f == want {
+			return true
+		}
+	}
+	return false
+}
+
+// exec becomes the low-level runtime. It returns only on failure.
+func (s *shim) exec(low lowRuntime, extraGlobal ...string) error {
+	if low.err != nil {
+		return low.err
+	}
+	argv := s.cmd.Argv(filepath.Base(low.path), extraGlobal...)
+	err := syscall.Exec(low.path, argv, os.Environ())
+	return fmt.Errorf("run %s: %w: check [runtime] sandbox, or install runsc", low.path, err)
+}
+
+func (s *shim) version() error {
+	_, err := fmt.Fprintf(s.stdout, "%s\ncommit: %s\nspec: 1.2.1\n", version.String("lazaret-runtime"), version.Commit)
+	if err != nil {
+		return err
+	}
+	low := s.lowRuntime(nil)
+	if low.err != nil {
+		_, err := fmt.Fprintf(s.stdout, "runsc: %v\n", low.err)
+		return err
+	}
+	_, err = fmt.Fprintf(s.stdout, "runsc: %s %s\n", low.path, low.probe(s.env).Version)
+	return err
+}
+
+// report tells err where the engine looks: one JSON object (or text line) in
+// the --log file, one line on stderr.
+func report(cmd *ociargv.Command, stderr io.Writer, err error) int {
+	if err == nil {
+		return 0
+	}
+	msg := oneLine(err.Error())
+	_, _ = fmt.Fprintf(stderr, "%s: %s\n", program, msg) // nowhere left to complain
+	if cmd.Log != "" {
+		if lerr := appendLog(cmd.Log, cmd.LogFormat, msg); lerr != nil {
+			_, _ = fmt.Fprintf(stderr, "%s: %v\n", program, lerr)
+		}
+	}
+	return exitError
+}
+
+func appendLog(path, format, msg string) error {
+	now := time.Now().Format(time.RFC3339)
+	line := fmt.Sprintf("time=%q level=error msg=%q\n", now, program+": "+msg)
+	if format == "json" {
+		data, err := json.Marshal(map[string]string{"level": "error", "msg": program + ": " + msg, "time": now})
+		if err != nil {
+			return fmt.Errorf("write log %s: %w", path, err)
+		}
+		line = string(data) + "\n"
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC, 0o644) //nolint:gosec // the engine reads it, as runc's
+	if err != nil {
+		return fmt.Errorf("write log: %w", err)
+	}
+	_, err = f.WriteString(line)
+	return errors.Join(err, f.Close())
+}
+
+// oneLine keeps a message to one inert line: parts of it can come from an image.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// hideNetSysctls gives this process, and the runsc that it becomes, a mount
+// namespace in which /proc/sys/net is empty. runsc before 2025 takes any network
+// namespace that shows /proc/sys/net/core for the host's own and refuses to
+// start; newer kernels show parts of that directory everywhere.
+func hideNetSysctls() error {
+	// execve(2) ends all other threads and keeps this one with its namespace.
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make a mount namespace for an old runsc: %w: install a current runsc", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("make mounts private for an old runsc: %w: install a current runsc", err)
+	}
+	if err := unix.Mount("tmpfs", "/proc/sys/net", "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=4k"); err != nil {
+		return fmt.Errorf("cover /proc/sys/net for an old runsc: %w: install a current runsc", err)
+	}
+	return nil
+}
