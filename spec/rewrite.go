@@ -1,0 +1,292 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/lazaret-dev/lazaret/internal/atomicfile"
+)
+
+// Rewrite applies the plan to a config.json and checks that the result holds what
+// the plan promises. It reads and writes nothing else.
+func Rewrite(data []byte, p Plan) ([]byte, error) {
+	_, after, err := rewrite(data, p)
+	return after, err
+}
+
+func rewrite(data []byte, p Plan) (*Document, []byte, error) {
+	p, err := p.normal()
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := Parse(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, m := range Modifiers(p) {
+		if err := m.Modify(d); err != nil {
+			return nil, nil, fmt.Errorf("config.json: %s: %w", m.Name(), err)
+		}
+	}
+	after := d.Bytes()
+	// What counts is the text that the runtime will read.
+	d, err = Parse(after)
+	if err == nil {
+		err = check(d, p)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("the rewritten config.json is wrong, which is a fault in Lazaret: %w", err)
+	}
+	return d, after, nil
+}
+
+// check tells what a rewritten document lacks of its plan.
+func check(d *Document, p Plan) error {
+	return errors.Join(
+		checkMounts(d.Mounts(), p),
+		checkHook(d.Prestart(), p, "prestart"),
+		checkHook(d.Poststop(), p, "poststop"),
+		checkVariables(d.Env(), p.environment()),
+		checkRest(d, p),
+	)
+}
+
+func checkMounts(mounts []specs.Mount, p Plan) error {
+	var errs []error
+	masks := 0
+	for i, m := range mounts {
+		if m.Source == maskSource && m.Type == "tmpfs" {
+			masks++
+			errs = append(errs, checkUncovered(m.Destination, mounts[i+1:]))
+		}
+	}
+	if masks != len(p.Masks) {
+		errs = append(errs, fmt.Errorf("%d of %d masks are mounted", masks, len(p.Masks)))
+	}
+	for _, b := range p.ReadOnlyPaths {
+		i := slices.IndexFunc(mounts, func(m specs.Mount) bool {
+			return m.Destination == b.Destination && m.Source == b.Source && isOwn(m)
+		})
+		if i < 0 {
+			errs = append(errs, fmt.Errorf("%s is not mounted read-only", b.Destination))
+			continue
+		}
+		errs = append(errs, checkUncovered(b.Destination, mounts[i+1:]))
+	}
+	inside := 0
+	for _, m := range mounts {
+		if under(destination(m.Destination), RunPath) {
+			inside++
+		}
+	}
+	switch {
+	case p.RunDir == "":
+	case inside != 1 || mounts[len(mounts)-1].Destination != RunPath:
+		errs = append(errs, fmt.Errorf("%s is not the last mount and the only one there", RunPath))
+	case mounts[len(mounts)-1].Source != p.RunDir || !slices.Contains(mounts[len(mounts)-1].Options, "ro"):
+		errs = append(errs, fmt.Errorf("%s is not %s, read-only", RunPath, p.RunDir))
+	}
+	return errors.Join(errs...)
+}
+
+// checkUncovered refuses mounts that would hide dest, or uncover a part of it.
+func checkUncovered(dest string, later []specs.Mount) error {
+	for _, m := range later {
+		other := destination(m.Destination)
+		if (under(dest, other) || under(other, dest)) && !isOwn(m) {
+			return fmt.Errorf("the mount at %s comes after %s and undoes it", m.Destination, dest)
+		}
+	}
+	return nil
+}
+
+func checkHook(hooks []specs.Hook, p Plan, moment string) error {
+	var own []specs.Hook
+	for _, h := range hooks {
+		if filepath.Base(h.Path) == hookProgram {
+			own = append(own, h)
+		}
+	}
+	switch {
+	case p.HookPath == "" && len(own) == 0:
+		return nil
+	case p.HookPath == "" || len(own) != 1:
+		return fmt.Errorf("there are %d hooks of ours at %s", len(own), moment)
+	case own[0].Path != p.HookPath || len(own[0].Args) < 2 || own[0].Args[1] != moment || len(own[0].Env) == 0:
+		return fmt.Errorf("the hook at %s is incomplete", moment)
+	}
+	return nil
+}
+
+func checkVariables(env, own []string) error {
+	for _, entry := range own {
+		if n := count(env, envName(entry)); n != 1 || !slices.Contains(env, entry) {
+			return fmt.Errorf("the variable %s is there %d times", envName(entry), n)
+		}
+	}
+	for _, entry := range env {
+		name := envName(entry)
+		if strings.HasPrefix(name, EnvPrefix) && name != ProfileEnv && !slices.Contains(own, entry) {
+			return fmt.Errorf("a foreign variable %s is left", name)
+		}
+	}
+	return nil
+}
+
+func count(env []string, name string) (n int) {
+	for _, entry := range env {
+		if envName(entry) == name {
+			n++
+		}
+	}
+	return n
+}
+
+func checkRest(d *Document, p Plan) error {
+	for _, name := range p.DropAnnotations {
+		if _, there := d.notes[name]; there {
+			return fmt.Errorf("the annotation %s is left", name)
+		}
+	}
+	if p.IsolatedNetwork && !freshNetwork(d) {
+		return errors.New("the network namespace is not a fresh one")
+	}
+	return nil
+}
+
+// RewriteFile applies the plan to config.json in the bundle, a directory. The
+// result is also checked with libcontainer's rules (see Validate). The file is
+// replaced in one step and keeps its mode and owner; a failure leaves the old one.
+// A config.json that is a symbolic link is refused: replacing it would leave the
+// file it leads to as it was, and no engine makes one.
+func RewriteFile(bundle string, p Plan) error {
+	name := filepath.Join(bundle, "config.json")
+	before, info, err := readRegular(name)
+	if err != nil {
+		return err
+	}
+	d, after, err := rewrite(before, p)
+	if err != nil {
+		return fmt.Errorf("bundle %s: %w", bundle, err)
+	}
+	if string(before) == string(after) {
+		return nil
+	}
+	if err := Validate(d); err != nil {
+		// Refused before as well: the user's document, and runsc's to judge.
+		old, perr := Parse(before)
+		if perr != nil {
+			return fmt.Errorf("bundle %s: %w", bundle, perr)
+		}
+		if was := Validate(old); was == nil || was.Error() != err.Error() {
+			return fmt.Errorf("bundle %s: the rewritten config.json is wrong, which is a fault in Lazaret: %w", bundle, err)
+		}
+	}
+	if err := atomicfile.Write(name, after, info.Mode().Perm(), false); err != nil {
+		return err
+	}
+	return keepOwner(name, info)
+}
+
+// ReadFile reads and parses config.json in the bundle, a directory.
+func ReadFile(bundle string) (*Document, error) {
+	data, _, err := readRegular(filepath.Join(bundle, "config.json"))
+	if err != nil {
+		return nil, err
+	}
+	d, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", bundle, err)
+	}
+	return d, nil
+}
+
+// readRegular reads a regular file of at most MaxSize bytes. It neither follows a
+// link nor waits for a FIFO.
+func readRegular(name string) ([]byte, os.FileInfo, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, nil, fmt.Errorf("%s is a symbolic link: Lazaret rewrites the file itself, put one there", name)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%s is not a regular file", name)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return data, info, nil
+}
+
+// keepOwner gives the new file the old one's owner, where they differ.
+func keepOwner(name string, old os.FileInfo) error {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return err
+	}
+	was, ok := old.Sys().(*syscall.Stat_t)
+	is, ok2 := info.Sys().(*syscall.Stat_t)
+	if !ok || !ok2 || was.Uid == is.Uid && was.Gid == is.Gid {
+		return nil
+	}
+	return os.Lchown(name, int(was.Uid), int(was.Gid))
+}
+
+// ProcessPlan says what to make of the process file of an exec.
+type ProcessPlan struct {
+	// Env are NAME=value variables; they replace all of the same name.
+	Env []string
+	// PathDirs are appended to PATH where missing.
+	PathDirs []string
+	// TerminfoDir is searched before all other places of TERMINFO_DIRS; empty for none.
+	TerminfoDir string
+}
+
+// RewriteProcess applies the plan to the process file of an exec, a JSON object
+// as config.json's process. Foreign LAZARET_ variables are removed, but for
+// LAZARET_PROFILE.
+func RewriteProcess(data []byte, p ProcessPlan) ([]byte, error) {
+	own := mergeEnv(nil, p.Env)
+	if err := errors.Join(checkEnv(own), checkDirs(p.PathDirs, p.TerminfoDir)); err != nil {
+		return nil, fmt.Errorf("plan for the process file: %w", err)
+	}
+	proc, err := readProcess(data)
+	if err != nil {
+		return nil, fmt.Errorf("process file: %w", err)
+	}
+	setVariables(proc, own, p.PathDirs, p.TerminfoDir)
+	after := proc.obj.bytes()
+	if proc, err = readProcess(after); err == nil {
+		err = checkVariables(proc.environ(), own)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the rewritten process file is wrong, which is a fault in Lazaret: %w", err)
+	}
+	return after, nil
+}
+
+func readProcess(data []byte) (*process, error) {
+	if len(data) > MaxSize {
+		return nil, fmt.Errorf("larger than %d bytes", MaxSize)
+	}
+	if err := checkJSON(data); err != nil {
+		return nil, err
+	}
+	return parseProcess(slices.Clone(data), "the document")
+}
