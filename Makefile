@@ -1,0 +1,84 @@
+# Lazaret: build, install and test. `make help` lists the targets.
+
+GO      ?= $(shell command -v go 2>/dev/null || echo /usr/local/go/bin/go)
+GOARCH  ?= $(shell $(GO) env GOARCH)
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+BINARIES := lazaret lazaret-runtime lazaret-hook lazaret-coordinator lazaret-netrouter lazaret-escalate
+# What a user types is on PATH; what Lazaret starts itself is not.
+ON_PATH  := lazaret lazaret-runtime
+LIBEXEC  := $(filter-out $(ON_PATH),$(BINARIES))
+
+VERSION_PKG := github.com/lazaret-dev/lazaret/internal/version
+COMMIT      := $(shell git describe --always --abbrev=12 --dirty --match '' 2>/dev/null || echo unknown)
+VERSION     := $(shell git describe --tags --match 'v[0-9]*' --abbrev=0 2>/dev/null | sed 's/^v//' | grep . || echo 0.0.0-dev)
+LDFLAGS     := -s -w -X $(VERSION_PKG).Version=$(VERSION) -X $(VERSION_PKG).Commit=$(COMMIT)
+GOBUILD      = CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) $(GO) build -trimpath -ldflags '$(LDFLAGS)'
+
+# bin/ holds this machine's binaries, bin/<arch>/ another architecture's.
+HOST_ARCH := $(shell $(GO) env GOHOSTARCH)
+BIN        = bin$(if $(filter-out $(HOST_ARCH),$(GOARCH)),/$(GOARCH))
+
+FUZZTIME ?= 60s
+# Two packages of end-to-end tests at a time; each runs two tests at a time.
+E2E_PKGS ?= ./test/e2e/...
+E2E_RUN  ?= .
+UNIT_PKGS = $$($(GO) list ./... | grep -v /test/e2e)
+
+.DEFAULT_GOAL := build
+.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo setup clean help
+
+build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
+	@mkdir -p $(BIN)
+	$(GOBUILD) -o $(BIN)/ $(addprefix ./cmd/,$(BINARIES))
+
+build-all: ## the binaries for amd64 and arm64
+	$(MAKE) build GOARCH=amd64
+	$(MAKE) build GOARCH=arm64
+
+install: build ## binaries, man pages, completions under $(DESTDIR)$(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/lazaret
+	install -m 0755 $(addprefix $(BIN)/,$(ON_PATH)) $(DESTDIR)$(PREFIX)/bin/
+	install -m 0755 $(addprefix $(BIN)/,$(LIBEXEC)) $(DESTDIR)$(PREFIX)/libexec/lazaret/
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' packaging/docs.sh install
+
+uninstall: ## remove what install put there
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,$(ON_PATH)) $(addprefix $(DESTDIR)$(PREFIX)/libexec/lazaret/,$(LIBEXEC))
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' packaging/docs.sh uninstall
+	-rmdir $(DESTDIR)$(PREFIX)/libexec/lazaret 2>/dev/null
+
+setup: ## install what tests and demo need on a Debian machine (idempotent)
+	@GO='$(GO)' test/scripts/setup.sh
+
+test: setup vet build-all lint unit fuzz e2e ## everything, as CI runs it
+
+vet:
+	$(GO) vet ./...
+
+unit: ## tests that need neither podman nor runsc
+	$(GO) test -timeout 10m $(UNIT_PKGS)
+
+e2e: setup ## end-to-end tests on real podman and runsc (E2E_PKGS, E2E_RUN narrow it)
+	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -p 2 -parallel 2 -run '$(E2E_RUN)' $(E2E_PKGS)
+
+fuzz: ## every fuzz target for FUZZTIME, two at a time
+	GO='$(GO)' test/scripts/fuzz.sh $(FUZZTIME)
+
+lint: vuln ## golangci-lint, govulncheck, shellcheck
+	GO='$(GO)' test/scripts/lint.sh
+
+vuln: ## known vulnerabilities that our code reaches
+	GO='$(GO)' test/scripts/vuln.sh
+
+bench: setup ## start-up and memory as ratios to plain runsc
+	GO='$(GO)' test/scripts/with-prefix.sh $(GO) run ./test/bench
+
+demo: setup ## the main job on a throw-away repository, step by step
+	GO='$(GO)' test/scripts/with-prefix.sh test/demo/demo.sh
+
+clean: ## remove what was built here
+	rm -rf bin dist
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
