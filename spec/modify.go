@@ -23,7 +23,7 @@ type modifier struct {
 	modify func(*Document) error
 }
 
-func (m modifier) Name() string               { return m.name }
+func (m modifier) Name() string             { return m.name }
 func (m modifier) Modify(d *Document) error { return m.modify(d) }
 
 // Modifiers lists, in the order in which they must run, the changes that a plan
