@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -23,11 +22,22 @@ import (
 // Version of both files' layout.
 const Version = 1
 
-var idForm = regexp.MustCompile(`^[A-Za-z0-9_+.-]{1,1024}$`)
-
 // ValidID reports whether id is a container id as runc takes it, and so a safe
 // name of one directory.
-func ValidID(id string) bool { return id != "." && id != ".." && idForm.MatchString(id) }
+func ValidID(id string) bool {
+	if id == "" || id == "." || id == ".." || len(id) > 255 {
+		return false
+	}
+	for _, r := range id {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+		case r == '_', r == '+', r == '.', r == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
 
 // State is what the shim resolved at create.
 type State struct {

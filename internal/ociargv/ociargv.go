@@ -43,6 +43,7 @@ type Command struct {
 	CgroupManager string // "disabled", "systemd", "cgroupfs" or ""
 	Version       bool
 	Help          bool
+	dashes        bool // "--" stood before the verb
 	// Refused is why runsc cannot do what was asked, "" normally.
 	Refused string
 }
@@ -101,6 +102,7 @@ func (c *Command) parseGlobal(args []string) ([]string, error) {
 	for i := 0; i < len(args); i++ {
 		word := args[i]
 		if word == "--" {
+			c.dashes = true
 			return args[i+1:], nil
 		}
 		name, value, hasValue := split(word)
@@ -251,6 +253,9 @@ func (c *Command) Argv(program string, extraGlobal ...string) []string {
 	argv = append(argv, extraGlobal...)
 	if c.Verb == "" {
 		return argv
+	}
+	if c.dashes {
+		argv = append(argv, "--")
 	}
 	argv = append(argv, c.Verb)
 	argv = append(argv, c.Flags...)

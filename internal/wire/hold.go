@@ -21,6 +21,9 @@ const StartTimeout = 10 * time.Second
 // ExitBusy is the coordinator's exit status when a live one holds the domain.
 const ExitBusy = 75
 
+// maxSocketPath is what fits into sockaddr_un (unix(7)) with its final zero.
+const maxSocketPath = 107
+
 // Lock is the held hold-to-bind lock of a domain.
 type Lock struct {
 	f    *os.File
@@ -149,6 +152,9 @@ func lockHolder(path string) string {
 // nobody had: hold-to-bind. program is the coordinator's path.
 func Ensure(spec StartSpec, program string) (*Conn, error) {
 	lockPath, socket := spec.Domain.LockPath(spec.ControlDir), spec.Domain.SocketPath(spec.ControlDir)
+	if len(socket) > maxSocketPath {
+		return nil, fmt.Errorf("control socket %s: the path has more than %d bytes, which no unix socket can have: set a shorter control_dir in [general]", socket, maxSocketPath)
+	}
 	deadline := time.Now().Add(StartTimeout)
 	for {
 		lock, err := TryLock(lockPath)
