@@ -157,7 +157,11 @@ func (s *shim) resolve() (*request, error) {
 	if r.cfg, err = config.Load(s.configOptions(workspace)); err != nil {
 		return nil, err
 	}
-	if r.profile, err = r.cfg.Profile(r.profileName()); err != nil {
+	name := r.profileName()
+	if name == "" {
+		name = r.cfg.General.DefaultProfile
+	}
+	if r.profile, err = r.cfg.Profile(name); err != nil {
 		return nil, err
 	}
 	if workspace == "" {
@@ -190,12 +194,10 @@ func (s *shim) configOptions(workspace string) config.Options {
 // neither Lazaret nor runsc: podman copies an image's annotations and variables
 // into the container's.
 func (r *request) findImage() error {
-	if len(r.doc.Annotations()) == 0 {
-		if _, ok := r.doc.Getenv(spec.ProfileEnv); !ok {
-			return nil
-		}
+	if !spec.NeedsProvenance(r.doc) {
+		return nil
 	}
-	info, err := imageinfo.FromBundle(r.bundle)
+	info, err := imageinfo.FromBundle(r.bundle, os.Getenv)
 	if errors.Is(err, imageinfo.ErrUnknown) {
 		return nil // not podman's: no other engine hands an image's annotations on
 	}
@@ -215,12 +217,12 @@ func (r *request) annotation(name string) string {
 	return r.doc.Annotations()[name]
 }
 
-// profileName is "" for the configured default.
+// profileName is the profile that the container asks for, "" for none.
 func (r *request) profileName() string {
 	if p := r.annotation(profileAnnotation); p != "" {
 		return p
 	}
-	if p, ok := r.doc.Getenv(spec.ProfileEnv); ok && !slices.Contains(r.image.Env, spec.ProfileEnv+"="+p) {
+	if p, ok := r.doc.Getenv(spec.ProfileEnv); ok && !spec.ImageProfile(r.doc, r.image.Env) {
 		return p
 	}
 	return ""
@@ -276,10 +278,11 @@ func (s *shim) enforceable(r *request) error {
 	case p.Network.Mode == "filtered":
 		r.notes = append(r.notes, `network is not filtered: this version has no network sidecar yet; set network.mode = "open" to accept that or "none" for no network`)
 	}
-	if p.GitSet && p.Git != "off" {
+	gitSet := r.cfg.Origin("profiles."+p.Name+".git").File != ""
+	if gitSet && p.Git != "off" {
 		return fmt.Errorf(`profile %q asks for git = %q, which this version cannot guard yet: set git = "off" for a read-only .git, or leave the key out`, p.Name, p.Git)
 	}
-	if !p.GitSet && r.anchor.Workspace != "" {
+	if !gitSet && r.anchor.Workspace != "" {
 		if _, err := os.Lstat(filepath.Join(r.anchor.Workspace, ".git")); err == nil {
 			r.notes = append(r.notes, `.git is not guarded: this version has no Git Sentry yet; set git = "off" for a read-only .git`)
 		}
