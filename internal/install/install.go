@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	dropin "github.com/lazaret-dev/lazaret/containers.conf.d"
 	"github.com/lazaret-dev/lazaret/internal/atomicfile"
@@ -35,8 +34,8 @@ var ErrEdited = errors.New("not as lazaret init wrote it")
 // Host is the machine as the installer sees it; tests replace parts of it.
 type Host struct {
 	Layout     podmanconf.Layout
-	UID        int                                        // of the caller
-	Executable func() (string, error)                     // path of the running lazaret
+	UID        int                                       // of the caller
+	Executable func() (string, error)                    // path of the running lazaret
 	Podman     func(ctx context.Context) (string, error) // what podman --version prints; fs.ErrNotExist in the chain when there is none
 }
 
@@ -310,25 +309,5 @@ func (c *Change) Verify() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Problems(e, c.Runtime), nil
-}
-
-// Problems tells what in podman's effective configuration keeps it from using
-// Lazaret in full. runtime is the wanted path of lazaret-runtime, or "" for any.
-func Problems(e podmanconf.Engine, runtime string) []string {
-	paths, ok := e.Runtimes[dropin.RuntimeName]
-	if !ok {
-		return []string{"no runtime named lazaret"}
-	}
-	var p []string
-	if runtime != "" && !slices.Contains(paths, runtime) {
-		p = append(p, fmt.Sprintf("%s names %s as lazaret's runtime, not %s", e.RuntimesFrom[dropin.RuntimeName], strings.Join(paths, ", "), runtime))
-	}
-	if !slices.Contains(e.JSON, dropin.RuntimeName) {
-		p = append(p, fmt.Sprintf("%s sets runtime_supports_json without lazaret: add it there", e.JSONFrom))
-	}
-	if !slices.Contains(e.NoCgroups, dropin.RuntimeName) {
-		p = append(p, fmt.Sprintf("%s sets runtime_supports_nocgroup without lazaret: add it there", e.NoCgroupsFrom))
-	}
-	return p
+	return e.Problems(dropin.RuntimeName, c.Runtime), nil
 }

@@ -258,3 +258,33 @@ func lay(dst *[]string, list []any, add *bool, v Version) (bool, error) {
 	*dst = names
 	return true, nil
 }
+
+// Problems tells what keeps podman from using the runtime of that name in full.
+// path is the wanted path of its program, or "" for any.
+func (e Engine) Problems(name, path string) []string {
+	paths, ok := e.Runtimes[name]
+	if !ok {
+		return []string{"podman knows no runtime named " + name}
+	}
+	var p []string
+	if path != "" && !slices.Contains(paths, path) {
+		p = append(p, fmt.Sprintf("%s names %s as runtime %s, not %s", e.RuntimesFrom[name], strings.Join(paths, ", "), name, path))
+	}
+	for _, l := range []struct {
+		key, from string
+		names     []string
+	}{
+		{"runtime_supports_json", e.JSONFrom, e.JSON},
+		{"runtime_supports_nocgroup", e.NoCgroupsFrom, e.NoCgroups},
+	} {
+		if slices.Contains(l.names, name) {
+			continue
+		}
+		if l.from == "" {
+			p = append(p, fmt.Sprintf("no file sets %s to a list with %s", l.key, name))
+		} else {
+			p = append(p, fmt.Sprintf("%s sets %s without %s: add it there", l.from, l.key, name))
+		}
+	}
+	return p
+}
