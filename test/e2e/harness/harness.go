@@ -1,0 +1,385 @@
+// Package harness owns what Lazaret's end-to-end tests share: a place of its own
+// for every test on the real machine (home, runtime directory, podman storage,
+// configuration), commands run there as an ordinary user, and the check that
+// nothing of ours is left afterwards.
+//
+// A test's home, XDG_RUNTIME_DIR and podman storage are its own, so tests can run
+// in parallel and never meet the developer's containers; the images come from a
+// store that test/scripts/setup.sh filled and that all tests read.
+package harness
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Options says how a test's place differs from the usual one.
+type Options struct {
+	Sandbox  string   // path of runsc for [runtime] sandbox; "" is SandboxCurrent
+	Runtime  []string // further lines of [runtime]
+	Config   string   // further tables of the user's config.toml
+	Bare     bool     // podman without Lazaret: nothing is built, installed or registered
+	KeepMess bool     // the test checks for leftovers itself; none is a failure at its end
+}
+
+// Harness is one test's place. It is removed when the test ends.
+type Harness struct {
+	t       *testing.T
+	Machine *Machine
+	User    User
+	Prefix  string // installation under test; "" when Bare
+	Dir     string // everything below is in here, but Runtime
+	Home    string
+	Runtime string // XDG_RUNTIME_DIR
+
+	workspaces []string
+	profiles   []string
+	mounts     map[string]bool // mount points in podman's namespace before the test did anything
+}
+
+const (
+	commandTime = 2 * time.Minute
+	settleTime  = 10 * time.Second // for teardown, which is asynchronous
+)
+
+// New makes a place for t, with Lazaret registered in it as a user would do it.
+// It skips with -short, and fails the test on a machine that is not set up.
+// At the end of the test it removes the containers, fails the test for anything
+// that is left, and removes the place.
+func New(t *testing.T, opts Options) *Harness {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("end-to-end tests need podman and runsc")
+	}
+	m, err := machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Harness{t: t, Machine: m, User: m.User, profiles: []string{"default"}}
+	if !opts.Bare {
+		h.Prefix = Prefix(t)
+	}
+	h.Dir, err = os.MkdirTemp("/var/tmp", "lazaret-e2e.") //nolint:usetesting // the test user must reach it, and its path be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Home = filepath.Join(h.Dir, "home")
+	if h.Runtime, err = shortDir(runUser(m.User)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.close(opts.KeepMess) })
+	h.own(h.Dir)
+	h.own(h.Runtime)
+	h.WriteFile(filepath.Join(h.Home, ".config/containers/storage.conf"), fmt.Sprintf(
+		"[storage]\ndriver = \"overlay\"\ngraphroot = %q\nrunroot = %q\n[storage.options]\nadditionalimagestores = [%q]\n",
+		filepath.Join(h.Home, ".local/share/containers/storage"), filepath.Join(h.Runtime, "containers"), m.User.store()))
+	h.mounts = map[string]bool{}
+	for _, mp := range h.mountPoints() {
+		h.mounts[mp] = true
+	}
+	if !opts.Bare {
+		sandbox := opts.Sandbox
+		if sandbox == "" {
+			sandbox = SandboxCurrent
+		}
+		h.Config(fmt.Sprintf("[runtime]\nsandbox = %q\n%s\n%s", sandbox, strings.Join(opts.Runtime, "\n"), opts.Config))
+		h.Run("lazaret", "init").OK(t)
+	}
+	return h
+}
+
+// shortDir makes a directory with a very short name: runsc and podman keep unix
+// sockets below it, whose paths hold 107 bytes at most (unix(7)).
+func shortDir(parent string) (string, error) {
+	for i := range 36 * 36 * 36 {
+		n := (i + os.Getpid()*7) % (36 * 36 * 36)
+		dir := filepath.Join(parent, "t"+strconv.FormatInt(int64(n), 36))
+		err := os.Mkdir(dir, 0o700)
+		if err == nil || !errors.Is(err, os.ErrExist) {
+			return dir, err
+		}
+	}
+	return "", fmt.Errorf("no free name in %s: remove what earlier runs left", parent)
+}
+
+// own gives a file or directory to the test user.
+func (h *Harness) own(path string) {
+	h.t.Helper()
+	if h.User.credential() == nil {
+		return
+	}
+	if err := os.Lchown(path, h.User.UID, h.User.GID); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Config replaces the user's config.toml. The profiles that it defines are those
+// whose domains the leftover check knows.
+func (h *Harness) Config(text string) {
+	h.t.Helper()
+	h.profiles = []string{"default"}
+	for line := range strings.Lines(text) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "[profiles.")
+		if name, end := strings.CutSuffix(name, "]"); ok && end && !strings.Contains(name, ".") {
+			h.profiles = append(h.profiles, strings.Trim(name, `"`))
+		}
+	}
+	h.WriteFile(filepath.Join(h.Home, ".config/lazaret/config.toml"), text)
+}
+
+// WriteFile writes a file of the test user's, mode 0644, with its directories.
+func (h *Harness) WriteFile(path, text string) {
+	h.t.Helper()
+	var made []string
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); err == nil {
+			break
+		}
+		made = append(made, dir)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, p := range append(made, path) {
+		h.own(p)
+	}
+}
+
+// Env is the environment of the user's commands: a login's, and nothing of the
+// test process's own.
+func (h *Harness) Env() []string {
+	path := "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+	if h.Prefix != "" {
+		path = filepath.Join(h.Prefix, "bin") + ":" + path
+	}
+	env := []string{
+		"HOME=" + h.Home, "USER=" + h.User.Name, "LOGNAME=" + h.User.Name, "SHELL=/bin/sh",
+		"PATH=" + path, "LANG=C.UTF-8", "TERM=xterm", "XDG_RUNTIME_DIR=" + h.Runtime,
+	}
+	if bus := filepath.Join(runUser(h.User), "bus"); exists(bus) {
+		env = append(env, "DBUS_SESSION_BUS_ADDRESS=unix:path="+bus)
+	}
+	return env
+}
+
+// Command is a command of the user's in his home, in a session of its own that
+// ends with ctx. Its environment may be added to.
+func (h *Harness) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	if h.Prefix != "" {
+		if p := filepath.Join(h.Prefix, "bin", name); exists(p) {
+			name = p
+		}
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = h.Home
+	cmd.Env = h.Env()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: h.User.credential(), Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	// A detached grandchild that kept our pipe must not keep the test.
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// Result is how a command ended.
+type Result struct {
+	Args           string
+	Stdout, Stderr string
+	Code           int           // exit code; -1 when a signal or the time limit ended it
+	Took           time.Duration // wall time
+	err            error         // other than an exit code
+}
+
+// OK fails the test unless the command exited with 0, and returns its stdout
+// without the last newline.
+func (r Result) OK(t testing.TB) string {
+	t.Helper()
+	return r.Exit(t, 0)
+}
+
+// Exit fails the test unless the command exited with this code, and returns its
+// stdout without the last newline.
+func (r Result) Exit(t testing.TB, code int) string {
+	t.Helper()
+	if r.err != nil || r.Code != code {
+		t.Fatalf("%s\nexit %d, want %d (%v)\nstdout: %s\nstderr: %s", r.Args, r.Code, code, r.err, r.Stdout, r.Stderr)
+	}
+	return strings.TrimSuffix(r.Stdout, "\n")
+}
+
+// Do runs a command of Command's to its end.
+func Do(cmd *exec.Cmd) Result {
+	var out, errOut strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	begin := time.Now()
+	err := cmd.Run()
+	r := Result{
+		Args: strings.Join(cmd.Args, " "), Stdout: out.String(), Stderr: errOut.String(),
+		Code: cmd.ProcessState.ExitCode(), Took: time.Since(begin),
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		r.err = err
+	}
+	return r
+}
+
+// Run runs a command of the user's, for two minutes at most.
+func (h *Harness) Run(name string, args ...string) Result {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+	defer cancel()
+	return Do(h.Command(ctx, name, args...))
+}
+
+// Sh runs a shell script of the user's in a directory.
+func (h *Harness) Sh(dir, script string, args ...string) Result {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+	defer cancel()
+	cmd := h.Command(ctx, "/bin/sh", append([]string{"-ceu", script, "sh"}, args...)...)
+	cmd.Dir = dir
+	return Do(cmd)
+}
+
+// Podman runs podman as the user, from his home.
+func (h *Harness) Podman(args ...string) Result {
+	h.t.Helper()
+	return h.Run("podman", args...)
+}
+
+// Lazaret is podman run --rm --runtime=lazaret in a workspace ("" for none).
+func (h *Harness) Lazaret(workspace string, args ...string) Result {
+	h.t.Helper()
+	return h.Podman(append(h.LazaretArgs(workspace), args...)...)
+}
+
+// LazaretArgs are the arguments that Lazaret puts before a test's own.
+func (h *Harness) LazaretArgs(workspace string) []string {
+	args := []string{"run", "--rm", "--runtime=lazaret"}
+	if workspace != "" {
+		args = append(args, "-v", workspace+":/workspace")
+	}
+	return args
+}
+
+// Workspace makes a git repository of the user's with two commits.
+func (h *Harness) Workspace() string {
+	h.t.Helper()
+	ws := filepath.Join(h.Dir, fmt.Sprintf("ws%d", len(h.workspaces)))
+	if err := os.Mkdir(ws, 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	h.own(ws)
+	h.Sh(ws, `
+		git init -q -b main
+		git config user.name Dev
+		git config user.email dev@example.test
+		echo one >README && git add README && git commit -qm one
+		mkdir src && echo two >src/two && git add src && git commit -qm two
+	`).OK(h.t)
+	h.workspaces = append(h.workspaces, ws)
+	return ws
+}
+
+// Track tells the leftover check of a workspace that the test made itself.
+func (h *Harness) Track(workspace string) { h.workspaces = append(h.workspaces, workspace) }
+
+// DomainHash is the contract's: the first 12 hex digits of the SHA-256 of
+// "<profile>:<canonical workspace path>".
+func DomainHash(profile, workspace string) (string, error) {
+	path, err := filepath.EvalSymlinks(workspace)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(profile + ":" + path))
+	return hex.EncodeToString(sum[:])[:12], nil
+}
+
+// ControlSocket is where the coordinator of a domain listens by default.
+func ControlSocket(hash string) string { return "/tmp/lazaret_coord_" + hash + ".sock" }
+
+// Eventually polls ok until it holds, and fails the test after the time given.
+func (h *Harness) Eventually(what string, within time.Duration, ok func() bool) {
+	h.t.Helper()
+	deadline := time.Now().Add(within)
+	for !ok() {
+		if time.Now().After(deadline) {
+			h.t.Fatalf("after %s still not: %s", within, what)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// close ends the test's place.
+func (h *Harness) close(keepMess bool) {
+	h.t.Helper()
+	if h.t.Failed() {
+		h.report()
+	}
+	if r := h.Podman("rm", "-fa", "-t", "0"); r.Code != 0 {
+		h.t.Errorf("podman rm -fa: exit %d: %s", r.Code, r.Stderr)
+	}
+	if !keepMess && !h.t.Failed() {
+		h.AssertNothingLeft()
+	}
+	h.end(h.processes())
+	// Files of the image's users belong to sub-uids of the user's.
+	// podman keeps the store's overlay directory mounted on itself.
+	store := filepath.Join(h.Home, ".local/share/containers/storage")
+	if r := h.Podman("unshare", "sh", "-c", `umount -l "$1/overlay" 2>/dev/null; rm -rf "$1"`, "sh", store); r.Code != 0 {
+		h.t.Logf("remove podman's storage: %s", r.Stderr)
+	}
+	h.end(h.pauseProcesses())
+	for _, dir := range []string{h.Dir, h.Runtime} {
+		if err := removeAll(dir); err != nil {
+			h.t.Errorf("remove the test's place: %v", err)
+		}
+	}
+}
+
+// removeAll removes a tree whose directories may be read-only.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil {
+		return nil
+	}
+	walkErr := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			return os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return errors.Join(walkErr, os.RemoveAll(dir))
+}
+
+// report shows in a failed test's log what the coordinators wrote.
+func (h *Harness) report() {
+	logs, err := filepath.Glob(filepath.Join(h.Home, ".local/share/lazaret/domains/*/*.log"))
+	if err != nil {
+		return
+	}
+	for _, path := range logs {
+		if data, err := os.ReadFile(path); err == nil {
+			h.t.Logf("%s:\n%s", path, data)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
