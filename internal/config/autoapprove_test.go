@@ -52,8 +52,23 @@ func TestAutoApproveRefusesBadPrefixes(t *testing.T) {
 
 func TestAutoApproveAcceptsPlainPrograms(t *testing.T) {
 	for _, prefix := range [][]string{
-		{"date"}, {"uptime", "-p"}, {"notify-send", "--urgency=low"}, {"ls"}, {"cat"}, {"df", "-h"}, {"/usr/bin/date"},
-		{"sha256sum"}, {"hostname"}, {"lsusb"}, {"echo"}, {"id"}, {"adb", "devices"}, {"curl"}, {"true"}, {"whoami"}, {"xclip"},
+		{"date"},
+		{"uptime", "-p"},
+		{"notify-send", "--urgency=low"},
+		{"ls"},
+		{"cat"},
+		{"df", "-h"},
+		{"/usr/bin/date"},
+		{"sha256sum"},
+		{"hostname"},
+		{"lsusb"},
+		{"echo"},
+		{"id"},
+		{"adb", "devices"},
+		{"curl"},
+		{"true"},
+		{"whoami"},
+		{"xclip"},
 	} {
 		if err := CheckAutoApprove(prefix); err != nil {
 			t.Errorf("%q: %v", prefix, err)

@@ -266,7 +266,7 @@ func (p *parser) field(path toml.Key, v any, f *field) {
 			return
 		}
 	case kindStrings:
-		if l, ok := p.strings(path, "", v, f); ok {
+		if l, ok := p.strings(path, "", v); ok {
 			p.list(path, l, f)
 			return
 		}
@@ -324,7 +324,7 @@ func (p *parser) duration(path toml.Key, s string, f *field) {
 
 // strings takes an array of strings out of v. It is false if v is no array, and
 // tells of each element that is no string; then the result is nil.
-func (p *parser) strings(path toml.Key, suffix string, v any, f *field) ([]string, bool) {
+func (p *parser) strings(path toml.Key, suffix string, v any) ([]string, bool) {
 	l, ok := v.([]any)
 	if !ok {
 		return nil, false
@@ -380,7 +380,7 @@ func (p *parser) argvs(path toml.Key, v any, f *field) bool {
 	good := true
 	for i, e := range l {
 		suffix := fmt.Sprintf("[%d]", i)
-		argv, ok := p.strings(path, suffix, e, f)
+		argv, ok := p.strings(path, suffix, e)
 		switch {
 		case !ok:
 			p.fail(path, suffix, Error{Why: fmt.Sprintf("must be an array of words, such as [\"notify-send\", \"--urgency=low\"], not %s", typeName(e))})
@@ -420,7 +420,7 @@ func (p *parser) env(path toml.Key, v any, f *field) bool {
 			p.variable(sub, sub, "", s, f)
 		}
 	case []any:
-		l, _ := p.strings(path, "", v, f)
+		l, _ := p.strings(path, "", v)
 		seen := map[string]bool{}
 		for i, s := range l {
 			suffix := fmt.Sprintf("[%d]", i)

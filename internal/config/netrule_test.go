@@ -21,8 +21,14 @@ func TestParseRule(t *testing.T) {
 		{"2001:db8::1", "2001:db8::1"},
 		{"[2001:db8::1]:443", "[2001:db8::1]:443"},
 		{"2001:db8::/32", "2001:db8::/32"},
-		{"@debian", "@debian"}, {"@npm", "@npm"}, {"@pypi", "@pypi"}, {"@go", "@go"}, {"@github", "@github"},
-		{"@anthropic", "@anthropic"}, {"@openai", "@openai"}, {"@google-ai", "@google-ai"},
+		{"@debian", "@debian"},
+		{"@npm", "@npm"},
+		{"@pypi", "@pypi"},
+		{"@go", "@go"},
+		{"@github", "@github"},
+		{"@anthropic", "@anthropic"},
+		{"@openai", "@openai"},
+		{"@google-ai", "@google-ai"},
 	}
 	for _, tt := range tests {
 		r, err := ParseRule(tt.in)
