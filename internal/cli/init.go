@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/lazaret-dev/lazaret/internal/hostenv"
+	"github.com/lazaret-dev/lazaret/internal/install"
+	"github.com/lazaret-dev/lazaret/internal/podmanconf"
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/urfave/cli/v2"
+)
+
+func initCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "init",
+		Usage: "register lazaret as a runtime of podman",
+		Description: "Writes a drop-in for containers.conf(5) that names lazaret-runtime and adds lazaret to\n" +
+			"the lists of runtimes that answer in JSON and that can do without cgroups, on top of what\n" +
+			"those lists hold already. A drop-in that was changed by hand is left alone.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "scope", Usage: "whose podman: `user|system`; root means system if not told otherwise, others user"},
+			&cli.PathFlag{Name: "runtime-path", Usage: "`FILE` to register; beside lazaret if not given", TakesFile: true},
+			&cli.StringFlag{Name: "podman-version", Usage: "write for podman `VERSION`, not for the installed one"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "show the change and touch nothing", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "uninstall", Usage: "remove the drop-in again", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "force", Usage: "replace or remove a drop-in that was changed by hand; a copy is kept", DisableDefaultText: true},
+		},
+		Action: runInit,
+	}
+}
+
+func runInit(c *cli.Context) error {
+	scope := install.Scope(c.String("scope"))
+	if c.IsSet("scope") && scope != install.User && scope != install.System {
+		return usageError("lazaret init: --scope %q: want user or system", scope)
+	}
+	if c.IsSet("podman-version") {
+		if _, err := podmanconf.ParseVersion(c.String("podman-version")); err != nil {
+			return usageError("lazaret init: --podman-version: %w", err)
+		}
+	}
+	env, err := hostenv.Detect(hostenv.Host())
+	if err != nil {
+		return err
+	}
+	change, err := install.Plan(c.Context, install.Host{
+		Layout:     podmanLayout(env, true),
+		UID:        env.UID,
+		Executable: os.Executable,
+		Podman:     podmanVersion,
+	}, install.Options{
+		Scope:         scope,
+		RuntimePath:   c.Path("runtime-path"),
+		PodmanVersion: c.String("podman-version"),
+		Uninstall:     c.Bool("uninstall"),
+		Force:         c.Bool("force"),
+	})
+	if err != nil {
+		return err
+	}
+	p := &printer{w: c.App.Writer}
+	for _, n := range change.Notes {
+		_, _ = fmt.Fprintf(c.App.ErrWriter, "lazaret: note: %s\n", n) // a note only
+	}
+	if c.Bool("dry-run") {
+		p.dryRun(change)
+		return p.err
+	}
+	backup, err := change.Apply()
+	if backup != "" {
+		p.printf("kept the changed file as %s\n", backup)
+	}
+	if err != nil {
+		return err
+	}
+	switch change.Action {
+	case install.Keep:
+		if c.Bool("uninstall") {
+			p.printf("nothing to remove: %s does not exist\n", change.Path)
+			return p.err
+		}
+		p.printf("already registered: %s\n", change.Path)
+	case install.Remove:
+		p.printf("removed %s\n", change.Path)
+		return p.err
+	default:
+		p.printf("registered %s with podman (%s): %s\n", change.Runtime, change.Scope, change.Path)
+	}
+	problems, err := change.Verify()
+	if err != nil {
+		return err
+	}
+	for _, m := range problems {
+		_, _ = fmt.Fprintf(c.App.ErrWriter, "lazaret: warning: %s\n", m) // a warning only
+	}
+	p.printf("\ncheck the machine:  lazaret doctor\n")
+	p.printf("try it:             podman run --rm -it --runtime=lazaret -v \"$PWD:/workspace\" IMAGE bash\n")
+	if example := exampleConfig(change.Runtime); example != "" {
+		p.printf("configuration:      copy what you need of %s to %s\n", example, configPath(env))
+	}
+	return p.err
+}
+
+// podmanLayout is where podman's configuration of the caller lies. As root,
+// podman before 5.0 reads no user's: withUser says whether it counts.
+func podmanLayout(env hostenv.Env, withUser bool) podmanconf.Layout {
+	l := podmanconf.Layout{Getenv: os.Getenv}
+	if !withUser {
+		return l
+	}
+	l.ConfigHome = env.ConfigHome
+	if l.ConfigHome == "" && env.Home != "" {
+		l.ConfigHome = filepath.Join(env.Home, ".config")
+	}
+	return l
+}
+
+func configPath(env hostenv.Env) string {
+	dir := env.ConfigHome
+	if dir == "" {
+		dir = filepath.Join(env.Home, ".config")
+	}
+	return filepath.Join(dir, "lazaret", "config.toml")
+}
+
+// podmanVersion asks the installed podman.
+func podmanVersion(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "podman", "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("podman --version: %w", err)
+	}
+	return string(out), nil
+}
+
+// exampleConfig finds example.toml of this installation or build tree, else "".
+func exampleConfig(runtime string) string {
+	prefix := filepath.Dir(filepath.Dir(runtime))
+	for _, p := range []string{
+		filepath.Join(prefix, "share", "doc", "lazaret", "example.toml"),
+		filepath.Join(prefix, "example.toml"),
+	} {
+		if fi, err := os.Stat(p); err == nil && fi.Mode().IsRegular() {
+			return p
+		}
+	}
+	return ""
+}
+
+// printer keeps the first error of a run of prints.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+func (p *printer) dryRun(c *install.Change) {
+	switch c.Action {
+	case install.Keep:
+		p.printf("nothing to do: %s\n", c.Path)
+		return
+	case install.Create:
+		p.printf("would create %s:\n", c.Path)
+	case install.Update:
+		p.printf("would update %s:\n", c.Path)
+	case install.Remove:
+		p.printf("would remove %s:\n", c.Path)
+	}
+	before, after := c.Path, c.Path
+	if c.Before == nil {
+		before = "/dev/null"
+	}
+	if c.After == nil {
+		after = "/dev/null"
+	}
+	p.printf("%s", diff.Diff(before, c.Before, after, c.After))
+}
