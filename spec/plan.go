@@ -164,7 +164,7 @@ func (p Plan) normal() (Plan, error) {
 // containerPath cleans an absolute path in the container, other than the root.
 func containerPath(what, name string) (string, error) {
 	if !path.IsAbs(name) || slices.Contains(strings.Split(name, "/"), "..") || checkText([]string{name}) != nil {
-		return "", fmt.Errorf("%s %q is not an absolute path without ..", what, name)
+		return "", fmt.Errorf("%s %q is not an absolute path, or has .. in it", what, name)
 	}
 	clean := path.Clean(name)
 	if clean == "/" {

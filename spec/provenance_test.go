@@ -47,7 +47,8 @@ func TestImageAnnotations(t *testing.T) {
 		},
 		{
 			"what the user set instead stays", with(map[string]string{"dev.lazaret.profile": "claude"}),
-			map[string][]string{"dev.lazaret.profile": {"evil"}}, nil,
+			map[string][]string{"dev.lazaret.profile": {"evil"}},
+			nil,
 		},
 		{
 			"any of several manifests' values counts", with(map[string]string{"dev.lazaret.profile": "evil"}),
@@ -56,7 +57,8 @@ func TestImageAnnotations(t *testing.T) {
 		},
 		{
 			"descriptions stay", with(map[string]string{"org.opencontainers.image.title": "t"}),
-			map[string][]string{"org.opencontainers.image.title": {"t"}, "org.opencontainers.image.stopSignal": {"15"}}, nil,
+			map[string][]string{"org.opencontainers.image.title": {"t"}, "org.opencontainers.image.stopSignal": {"15"}},
+			nil,
 		},
 		{
 			"a forged pair of podman's goes, the others stay", with(nil),

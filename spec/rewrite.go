@@ -175,7 +175,7 @@ func RewriteFile(bundle string, p Plan) error {
 	}
 	d, after, err := rewrite(before, p)
 	if err != nil {
-		return fmt.Errorf("bundle %s: %w", bundle, err)
+		return err
 	}
 	if string(before) == string(after) {
 		return nil
@@ -184,10 +184,10 @@ func RewriteFile(bundle string, p Plan) error {
 		// Refused before as well: the user's document, and runsc's to judge.
 		old, perr := Parse(before)
 		if perr != nil {
-			return fmt.Errorf("bundle %s: %w", bundle, perr)
+			return perr
 		}
 		if was := Validate(old); was == nil || was.Error() != err.Error() {
-			return fmt.Errorf("bundle %s: the rewritten config.json is wrong, which is a fault in Lazaret: %w", bundle, err)
+			return fmt.Errorf("the rewritten config.json is wrong, which is a fault in Lazaret: %w", err)
 		}
 	}
 	if err := atomicfile.Write(name, after, info.Mode().Perm(), false); err != nil {
@@ -202,11 +202,7 @@ func ReadFile(bundle string) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", bundle, err)
-	}
-	return d, nil
+	return Parse(data)
 }
 
 // readRegular reads a regular file of at most MaxSize bytes. It neither follows a

@@ -194,7 +194,9 @@ func TestRewriteEnvironment(t *testing.T) {
 		want []string
 	}{
 		{
-			"no PATH gets the standard one and ours", []string{"A=1"}, Plan{PathDirs: []string{"/x"}},
+			"no PATH gets the standard one and ours",
+			[]string{"A=1"},
+			Plan{PathDirs: []string{"/x"}},
 			[]string{"A=1", "PATH=" + standardPath + ":/x"},
 		},
 		{"no PATH and nothing to add stays", []string{"A=1"}, Plan{}, []string{"A=1"}},
@@ -298,7 +300,7 @@ func TestRewritePlanErrors(t *testing.T) {
 		want string
 	}{
 		{"relative mask", func(p *Plan) { p.Masks = []string{"workspace/.vscode"} }, "not an absolute path"},
-		{"mask with ..", func(p *Plan) { p.Masks = []string{"/workspace/../run"} }, "without .."},
+		{"mask with ..", func(p *Plan) { p.Masks = []string{"/workspace/../run"} }, "has .. in it"},
 		{"mask of everything", func(p *Plan) { p.Masks = []string{"//"} }, "the root"},
 		{"mask over the run directory", func(p *Plan) { p.Masks = []string{"/run"} }, "would hide"},
 		{"mask in the run directory", func(p *Plan) { p.Masks = []string{"/run/lazaret/certs"} }, "would hide"},

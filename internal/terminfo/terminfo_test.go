@@ -349,7 +349,7 @@ func TestAgainstTheHost(t *testing.T) {
 	if err := Install(dst, term, env(nil), home); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(infocmp, "-1", term)
+	cmd := exec.CommandContext(t.Context(), infocmp, "-1", term)
 	cmd.Env = []string{"TERMINFO_DIRS=" + dst + ":"}
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), term+"|test") {
 		t.Errorf("infocmp: %v\n%s", err, out)
