@@ -444,6 +444,18 @@ func TestTrustStoreRefusesWhatOthersCouldHaveWritten(t *testing.T) {
 	})
 }
 
+func TestWithoutAHomeNothingIsTrusted(t *testing.T) {
+	h := newHost(t)
+	h.file("[general]\ndata_root = \"" + h.dir + "/data\"\n")
+	h.opts.Home = ""
+	h.ws("[profiles.default]\nmasks = [\"x\"]\n")
+	if got := h.load().Layers[0].Trust; got != Untrusted {
+		t.Errorf("got %q", got)
+	}
+	h.ws("[profiles.default]\nimage = \"x\"\n")
+	h.refused("may only tighten")
+}
+
 func TestTrustPath(t *testing.T) {
 	h := newHost(t)
 	file := h.ws("")

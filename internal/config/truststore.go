@@ -38,13 +38,15 @@ type trustFile struct {
 
 const trustVersion = 1
 
+var errNoStore = errors.New("no home directory is known, so there is no trust store")
+
 // trustStore finds the store by the user's own layer alone: neither the
 // workspace's file nor --config can point it elsewhere.
 func trustStore(o Options, user *layer) *TrustStore {
 	v := builtin(o).with(user, false).get("general.data_root")
 	s, _ := v.v.(string)
 	if s == "" {
-		return &TrustStore{err: errors.New("no home directory is known, so there is no trust store")}
+		return &TrustStore{err: errNoStore}
 	}
 	dir, err := hostPath(s, o.Home, noVarsHere)
 	if err == nil {
@@ -131,6 +133,9 @@ func (s *TrustStore) checkOwner(fi fs.FileInfo) error {
 // state tells whether path is trusted with the content of that SHA-256.
 func (s *TrustStore) state(path, sum string) (Trust, error) {
 	t, err := s.read()
+	if errors.Is(err, errNoStore) {
+		return Untrusted, nil // nothing was ever trusted
+	}
 	if err != nil {
 		return "", err
 	}
