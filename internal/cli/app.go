@@ -11,8 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lazaret-dev/lazaret/internal/version"
 	"github.com/urfave/cli/v2"
+
+	"github.com/lazaret-dev/lazaret/internal/version"
 )
 
 // Exit statuses of lazaret.

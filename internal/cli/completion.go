@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/lazaret-dev/lazaret/internal/atomicfile"
 	"github.com/urfave/cli/v2"
+
+	"github.com/lazaret-dev/lazaret/internal/atomicfile"
 )
 
 func completionCommand() *cli.Command {
@@ -42,7 +43,7 @@ func completions() map[string]script {
 	t := commandTree()
 	return map[string]script{
 		"bash": {"lazaret.bash", bashCompletion(t)},
-		"zsh":  {"_lazaret", zshCompletion(t)},
+		"zsh":  {"lazaret.zsh", zshCompletion(t)},
 		"fish": {"lazaret.fish", fishCompletion(t)},
 	}
 }

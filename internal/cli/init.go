@@ -9,11 +9,12 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/urfave/cli/v2"
+
 	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/install"
 	"github.com/lazaret-dev/lazaret/internal/podmanconf"
-	"github.com/rogpeppe/go-internal/diff"
-	"github.com/urfave/cli/v2"
 )
 
 func initCommand() *cli.Command {

@@ -133,7 +133,7 @@ const runTimeout = 20 * time.Second
 func run(ctx context.Context, path string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // the tools that the checks are about
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {

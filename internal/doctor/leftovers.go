@@ -14,9 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/domain"
-	"golang.org/x/sys/unix"
 )
 
 // LeftoverDirs says where Leftovers looks.
