@@ -387,6 +387,20 @@ func TestInterpreter(t *testing.T) {
 	}
 }
 
+func TestRunscDate(t *testing.T) {
+	for v, want := range map[string]string{
+		"release-20260810.0":                "20260810",
+		"0.0~20221219.0":                    "20221219",
+		"0.0.0-20260905035102-160fafc42237": "20260905",
+		"VERSION_MISSING":                   "",
+		"1.20231.5":                         "",
+	} {
+		if got := runscDate.FindString(v); got != want {
+			t.Errorf("%s: got %q, want %q", v, got, want)
+		}
+	}
+}
+
 func TestReportForms(t *testing.T) {
 	var r Report
 	r.Add(Check{"a", OK, "fine", ""}, Check{"b", Warn, "so so", "do x"}, Check{"c", Fail, "broken", "do y"})

@@ -3,6 +3,7 @@ package doctor
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -169,7 +171,7 @@ type sandboxInfo struct {
 const getRunsc = "curl -fsSLO https://storage.googleapis.com/gvisor/releases/release/latest/$(uname -m)/runsc && "
 
 var (
-	runscDate    = regexp.MustCompile(`\b(20\d{2})(\d{2})(\d{2})\b`)
+	runscDate    = regexp.MustCompile(`\b20\d{6}`) // also of a pseudo-version, with the time behind it
 	platformForm = regexp.MustCompile(`(\w+) \(default\)`)
 )
 
@@ -206,10 +208,15 @@ func (d *examiner) sandbox(ctx context.Context) sandboxInfo {
 	}
 	info := sandboxInfo{path: path, flags: flags}
 	v := strings.TrimPrefix(firstLine(out), "runsc version ")
+	if v == "VERSION_MISSING" { // go install sets none
+		if m := moduleVersion(path); m != "" {
+			v = m
+		}
+	}
 	date := runscDate.FindString(v)
 	switch {
-	case date == "" || v == "VERSION_MISSING":
-		// go install leaves no version in the program: its flags have to tell.
+	case date == "":
+		// Its flags have to tell.
 		info.check = ok(name, "%s, a build without a version, knows the flags that are needed", path)
 		if defaultPlatform(flags) == "ptrace" {
 			info.check = warn(name, get, "%s, a build without a version, has the slow platform ptrace by default: older than May 2023", path)
@@ -220,6 +227,21 @@ func (d *examiner) sandbox(ctx context.Context) sandboxInfo {
 		info.check = ok(name, "%s at %s", v, path)
 	}
 	return info
+}
+
+// moduleVersion is the version of gVisor's Go module that a program was built
+// from, "" when the program does not tell.
+func moduleVersion(path string) string {
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		if m.Path == "gvisor.dev/gvisor" && runscDate.MatchString(m.Version) {
+			return m.Version
+		}
+	}
+	return ""
 }
 
 // hasFlag looks for a flag in what Go's flag package prints about all of them.
