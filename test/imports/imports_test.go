@@ -18,14 +18,15 @@ const module = "github.com/lazaret-dev/lazaret"
 // layers from the top down. A package may import what is in a lower layer, and
 // packages of its own component; a component is the folder named here with all
 // that is below it. Folders of internal/ that are not named are small helpers:
-// the lowest layer, in which they may import each other.
+// the lowest layer, in which they may import each other. internal/domain is one:
+// it is the vocabulary that even the control protocol is written in.
 func layers() [][]string {
 	return [][]string{
 		{"cmd"},
 		{"internal/cli"},
 		{"shim", "hooks", "internal/console", "internal/install", "internal/coordinator", "internal/doctor"},
 		{"escalate", "netrouter", "internal/gitsentry", "internal/stateanchor", "internal/store", "internal/trust"},
-		{"spec", "internal/config", "internal/domain", "internal/wire", "containers.conf.d"},
+		{"spec", "internal/config", "internal/wire", "containers.conf.d"},
 	}
 }
 
