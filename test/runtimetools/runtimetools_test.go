@@ -48,8 +48,9 @@ func TestWhatRunscPassesTheShimPasses(t *testing.T) {
 	s := newSuite(t)
 	var mu sync.Mutex // guards sum
 	var sum struct{ programs, bare, shim int }
+	names := s.build(t)
 	t.Run("programs", func(t *testing.T) {
-		for _, name := range s.build(t) {
+		for _, name := range names {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				var bare, shim outcome
@@ -71,7 +72,8 @@ func TestWhatRunscPassesTheShimPasses(t *testing.T) {
 		}
 	})
 	fmt.Printf("OCI validation: %d programs, %d assertions hold on bare runsc, %d through lazaret-runtime\n", sum.programs, sum.bare, sum.shim)
-	if sum.bare < leastOnBare {
+	// With -run narrowed there are fewer.
+	if sum.programs == len(names) && sum.bare < leastOnBare {
 		t.Errorf("only %d assertions hold on bare runsc: the programs do not run as they should here", sum.bare)
 	}
 }
