@@ -43,13 +43,14 @@ type request struct {
 	image  imageinfo.Info
 	drop   []string // annotations that came from the image
 
-	cfg     *config.Config
-	profile *config.Profile
-	anchor  domain.Anchor
-	low     lowRuntime
-	flags   []string // global flags for runsc beside the caller's
-	masks   []string // paths in the container
-	notes   []string // what is not enforced
+	cfg      *config.Config
+	profile  *config.Profile
+	anchor   domain.Anchor
+	low      lowRuntime
+	flags    []string // global flags for runsc beside the caller's
+	masks    []string // paths in the container
+	notes    []string // what this version does not guard: lazaret status tells
+	warnings []string // what this container asked for and does not get: said on stderr too
 }
 
 // create prepares the container of create, run and restore, and becomes runsc.
@@ -80,7 +81,7 @@ func (s *shim) create() error {
 	}
 	res, err := s.prepare(start, wire.PrepareRequest{
 		Version: wire.Version, Domain: r.anchor, ContainerID: r.id,
-		PIDFile: s.cmd.PIDFile, StateDir: stateDir, Stubs: stubs, Notes: r.notes,
+		PIDFile: s.cmd.PIDFile, StateDir: stateDir, Stubs: stubs, Notes: slices.Concat(r.warnings, r.notes),
 	})
 	if err != nil {
 		return err
@@ -115,12 +116,12 @@ func (s *shim) create() error {
 		Version: containerstate.Version, ID: r.id, Domain: r.anchor,
 		ControlDir: r.cfg.General.ControlDir, LogLevel: r.cfg.General.LogLevel,
 		Runsc: r.low.path, RunscFlags: r.flags, HideNet: probe.hideNet(),
-		RunDir: res.RunDir, Bundle: r.bundle, Notes: r.notes,
+		RunDir: res.RunDir, Bundle: r.bundle, Notes: slices.Concat(r.warnings, r.notes),
 	}); err != nil {
 		return err
 	}
-	for _, n := range r.notes {
-		// On success an engine shows stderr to nobody; lazaret status repeats it.
+	for _, n := range r.warnings {
+		// Engines put this at the head of the container's log.
 		_, _ = fmt.Fprintf(s.stderr, "%s: %s\n", program, oneLine(n))
 	}
 	if s.cmd.Verb != "create" && probe.hideNet() {
@@ -149,6 +150,9 @@ func (s *shim) resolve() (*request, error) {
 	}
 	if err := r.findImage(); err != nil {
 		return nil, err
+	}
+	if pod := r.podmanPod(); pod != "" {
+		return nil, fmt.Errorf("podman pods are not supported by lazaret: runsc runs all of a pod's containers in one sandbox, whose end podman takes for that of each; run the containers without a pod (pod %.12s)", pod)
 	}
 	workspace, err := r.workspace()
 	if err != nil {
@@ -207,6 +211,18 @@ func (r *request) findImage() error {
 	r.image = info
 	r.drop = spec.ImageAnnotations(r.doc.Annotations(), info.Annotations)
 	return nil
+}
+
+// podmanPod is the id of the podman pod that the container belongs to, as its
+// infra container or another, else "".
+func (r *request) podmanPod() string {
+	if r.annotation("io.container.manager") != "libpod" || r.annotation("io.kubernetes.cri-o.ContainerType") == "" {
+		return ""
+	}
+	if pod := r.annotation("io.kubernetes.cri-o.SandboxID"); pod != "" {
+		return pod
+	}
+	return r.id
 }
 
 // annotation is one that somebody gave, not the image.
@@ -294,7 +310,7 @@ func (s *shim) enforceable(r *request) error {
 	if s.ignoreCgroups() {
 		r.flags = append(r.flags, "--ignore-cgroups")
 		if limits := r.doc.Resources(); len(limits) > 0 {
-			r.notes = append(r.notes, "resource limits are not enforced, as no cgroup is delegated to this engine: "+strings.Join(limits, ", "))
+			r.warnings = append(r.warnings, "resource limits are not enforced, as no cgroup is delegated to this engine: "+strings.Join(limits, ", "))
 		}
 	} else if s.cmd.CgroupManager == "systemd" {
 		r.flags = append(r.flags, "--systemd-cgroup")

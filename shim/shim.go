@@ -206,9 +206,9 @@ func report(cmd *ociargv.Command, stderr io.Writer, err error) int {
 
 func appendLog(path, format, msg string) error {
 	now := time.Now().Format(time.RFC3339)
-	line := fmt.Sprintf("time=%q level=error msg=%q\n", now, program+": "+msg)
+	line := fmt.Sprintf("time=%q level=error msg=%q\n", now, msg)
 	if format == "json" {
-		data, err := json.Marshal(map[string]string{"level": "error", "msg": program + ": " + msg, "time": now})
+		data, err := json.Marshal(map[string]string{"level": "error", "msg": msg, "time": now})
 		if err != nil {
 			return fmt.Errorf("write log %s: %w", path, err)
 		}
