@@ -95,6 +95,8 @@ func newApp() *cli.App {
 		Commands: []*cli.Command{
 			initCommand(),
 			doctorCommand(),
+			statusCommand(),
+			domainCommand(),
 			configCommand(),
 			trustCommand(),
 			completionCommand(),

@@ -14,6 +14,8 @@ _lazaret() {
         case "$cmd ${COMP_WORDS[i]}" in
             ' init') cmd='init' ;;
             ' doctor') cmd='doctor' ;;
+            ' status') cmd='status' ;;
+            ' domain') cmd='domain' ;;
             ' config') cmd='config' ;;
             ' trust') cmd='trust' ;;
             ' completion') cmd='completion' ;;
@@ -33,6 +35,14 @@ _lazaret() {
             return
             ;;
         'init --podman-version')
+            return
+            ;;
+        'domain --profile' | 'domain -p')
+            return
+            ;;
+        'domain --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
             return
             ;;
         'config show --profile')
@@ -64,7 +74,7 @@ _lazaret() {
             if [[ $cur == -* ]]; then
                 words='--version --help -h'
             else
-                words='init doctor config trust completion help'
+                words='init doctor status domain config trust completion help'
             fi
             ;;
         'init')
@@ -79,6 +89,25 @@ _lazaret() {
                 words='--json --help -h'
             else
                 words=''
+            fi
+            ;;
+        'status')
+            if [[ $cur == -* ]]; then
+                words='--json --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'domain')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --json --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
             fi
             ;;
         'config')

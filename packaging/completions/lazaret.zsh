@@ -8,6 +8,8 @@ _lazaret() {
         case "$cmd $word" in
             ' init') cmd='init' ;;
             ' doctor') cmd='doctor' ;;
+            ' status') cmd='status' ;;
+            ' domain') cmd='domain' ;;
             ' config') cmd='config' ;;
             ' trust') cmd='trust' ;;
             ' completion') cmd='completion' ;;
@@ -20,6 +22,8 @@ _lazaret() {
         'init --scope') compadd -- user system; return ;;
         'init --runtime-path') _files; return ;;
         'init --podman-version') _message 'VERSION'; return ;;
+        'domain --profile'|'domain -p') _message 'NAME'; return ;;
+        'domain --config') _files; return ;;
         'config show --profile') _message 'NAME'; return ;;
         'config show --config') _files; return ;;
         'config show --workspace') _files; return ;;
@@ -36,6 +40,8 @@ _lazaret() {
             items=(
                 'init:register lazaret as a runtime of podman'
                 'doctor:check whether this machine can run sandboxes'
+                'status:show the domains in use, their containers and sessions'
+                'domain:print the domain of a workspace: its hash and its paths'
                 'config:show or check the configuration'
                 'trust:let the configuration file of a workspace loosen the sandbox'
                 'completion:print the completion script of a shell'
@@ -64,6 +70,28 @@ _lazaret() {
             )
             items=(
             )
+            ;;
+        'status')
+            flags=(
+                '--json:print one JSON object'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'domain')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--json:print one JSON object'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
             ;;
         'config')
             flags=(

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/lazaret-dev/lazaret/internal/config"
+	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/hostenv"
+)
+
+func domainCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "domain",
+		Usage:     "print the domain of a workspace: its hash and its paths",
+		ArgsUsage: "[PATH]",
+		Description: "A domain is a profile and a workspace; PATH is the workspace, by default the current\n" +
+			"directory. All spellings of one directory lead to one domain.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "the domain of profile `NAME` instead of the default one"},
+			&cli.StringFlag{Name: "config", Usage: "also read `FILE`, above the other layers", TakesFile: true},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object", DisableDefaultText: true},
+		},
+		Action: runDomain,
+	}
+}
+
+// domainView is what lazaret domain prints.
+type domainView struct {
+	Profile   string `json:"profile"`
+	Workspace string `json:"workspace"`
+	Hash      string `json:"hash"`
+	Root      string `json:"root"`
+	Lock      string `json:"lock"`
+	Socket    string `json:"socket"`
+	Container string `json:"container"`
+}
+
+func runDomain(c *cli.Context) error {
+	if c.NArg() > 1 {
+		return usageError("domain takes one path at most")
+	}
+	workspace := "."
+	if c.NArg() == 1 {
+		workspace = c.Args().First()
+	}
+	env, err := hostenv.Detect(hostenv.Host())
+	if err != nil {
+		return err
+	}
+	ws, err := domain.Canonical(workspace)
+	if err != nil {
+		return err
+	}
+	cfg, err := config.Load(configOptions(env, ws, c.String("config")))
+	if err != nil {
+		return err
+	}
+	name := c.String("profile")
+	if name == "" {
+		name = cfg.General.DefaultProfile
+	}
+	p, err := cfg.Profile(name)
+	if err != nil {
+		return err
+	}
+	if !p.AllowBroadWorkspace {
+		if err := domain.CheckBroad(ws, env.Home); err != nil {
+			return err
+		}
+	}
+	a := domain.New(p.Name, ws, cfg.General.DataRoot)
+	v := domainView{
+		Profile: a.Profile, Workspace: a.Workspace, Hash: a.Hash, Root: a.Root,
+		Lock: a.LockPath(cfg.General.ControlDir), Socket: a.SocketPath(cfg.General.ControlDir),
+		Container: "lazaret-coord-" + a.Hash,
+	}
+	if c.Bool("json") {
+		return printJSON(c.App.Writer, v)
+	}
+	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
+	for _, row := range [][2]string{
+		{"hash", v.Hash}, {"profile", v.Profile}, {"workspace", config.Printable(v.Workspace)}, {"root", config.Printable(v.Root)},
+		{"lock", v.Lock}, {"socket", v.Socket}, {"container", v.Container},
+	} {
+		if _, err := fmt.Fprintf(w, "%s\t%s\n", row[0], row[1]); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// configOptions are the layers as the runtime would read them.
+func configOptions(env hostenv.Env, workspace, file string) config.Options {
+	return config.Options{
+		Home: env.Home, ConfigHome: env.ConfigHome, DataHome: env.DataHome,
+		Workspace: workspace, File: file, SystemWide: !env.Rootless,
+	}
+}
+
+func printJSON(w io.Writer, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "%s\n", data)
+	return err
+}

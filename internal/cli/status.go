@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/lazaret-dev/lazaret/internal/config"
+	"github.com/lazaret-dev/lazaret/internal/hostenv"
+	"github.com/lazaret-dev/lazaret/internal/wire"
+)
+
+// statusTimeout bounds the wait for one coordinator.
+const statusTimeout = 3 * time.Second
+
+func statusCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "show the domains in use, their containers and sessions",
+		Description: "Asks every live coordinator of yours. A name that nobody answers at is listed as stale;\n" +
+			"the next start in its domain removes it.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object", DisableDefaultText: true},
+		},
+		Action: runStatus,
+	}
+}
+
+// statusView is what lazaret status prints. A domain that does not answer has
+// an entry in Problems.
+type statusView struct {
+	Domains  []wire.Status `json:"domains"`
+	Problems []problem     `json:"problems"`
+}
+
+type problem struct {
+	Socket string `json:"socket"`
+	Error  string `json:"error"`
+}
+
+func runStatus(c *cli.Context) error {
+	if c.NArg() > 0 {
+		return usageError("status takes no arguments")
+	}
+	env, err := hostenv.Detect(hostenv.Host())
+	if err != nil {
+		return err
+	}
+	cfg, err := config.Load(configOptions(env, "", ""))
+	if err != nil {
+		return err
+	}
+	v, err := liveDomains(cfg.General.ControlDir)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(c.App.Writer, v)
+	}
+	return printStatus(c.App.Writer, v, time.Now())
+}
+
+// liveDomains asks every coordinator whose socket in controlDir is our own.
+func liveDomains(controlDir string) (statusView, error) {
+	v := statusView{Domains: []wire.Status{}, Problems: []problem{}}
+	sockets, err := filepath.Glob(filepath.Join(controlDir, "lazaret_coord_*.sock"))
+	if err != nil {
+		return v, fmt.Errorf("look for coordinators in %s: %w", controlDir, err)
+	}
+	for _, s := range sockets {
+		fi, err := os.Lstat(s)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return v, fmt.Errorf("look for coordinators: %w", err)
+		}
+		if st, ok := fi.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() {
+			continue // another user's domains are none of ours
+		}
+		st, err := askStatus(s)
+		if errors.Is(err, wire.ErrNoCoordinator) || wire.Cut(err) {
+			if _, serr := os.Lstat(s); errors.Is(serr, fs.ErrNotExist) {
+				continue // it ended just now
+			}
+			err = errors.New("nobody answers: its coordinator was killed; the next start in the domain removes the name")
+		}
+		if err != nil {
+			v.Problems = append(v.Problems, problem{Socket: s, Error: err.Error()})
+			continue
+		}
+		v.Domains = append(v.Domains, st)
+	}
+	return v, nil
+}
+
+func askStatus(socket string) (st wire.Status, err error) {
+	conn, err := wire.Dial(socket, statusTimeout)
+	if err != nil {
+		return st, err
+	}
+	err = conn.Call(wire.PathStatus, nil, &st, statusTimeout)
+	return st, errors.Join(err, conn.Close())
+}
+
+func printStatus(w io.Writer, v statusView, now time.Time) error {
+	p := &printer{w: w}
+	if len(v.Domains)+len(v.Problems) == 0 {
+		p.printf("no domain is in use\n")
+	}
+	for _, d := range v.Domains {
+		ws := d.Domain.Workspace
+		if d.Domain.Ephemeral {
+			ws = "(no workspace)"
+		}
+		p.printf("domain %s  profile %s  %s\n", d.Domain.Hash, d.Domain.Profile, config.Printable(ws))
+		p.printf("  coordinator  pid %d, up %s, %.1f MB\n", d.PID, now.Sub(d.Started).Round(time.Second), float64(d.MemoryBytes)/1e6)
+		for _, ct := range d.Containers {
+			p.printf("  container    %.12s  %s for %s%s\n", ct.ID, ct.State, now.Sub(ct.Since).Round(time.Second), pidText(ct.PID))
+			for _, n := range ct.Notes {
+				p.printf("    note: %s\n", config.Printable(n))
+			}
+		}
+		for _, s := range d.Sessions {
+			terminal := ""
+			if s.Terminal {
+				terminal = ", terminal"
+			}
+			p.printf("  session      %.8s  %s in %.12s for %s%s%s\n", s.ID, s.Kind, s.ContainerID, now.Sub(s.Since).Round(time.Second), terminal, pidText(s.PID))
+		}
+	}
+	for _, b := range v.Problems {
+		p.printf("stale %s: %s\n", config.Printable(b.Socket), b.Error)
+	}
+	return p.err
+}
+
+func pidText(pid int) string {
+	if pid == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", pid %d", pid)
+}
