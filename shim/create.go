@@ -210,6 +210,9 @@ func (r *request) findImage() error {
 	}
 	r.image = info
 	r.drop = spec.ImageAnnotations(r.doc.Annotations(), info.Annotations)
+	for _, name := range r.drop {
+		r.notes = append(r.notes, "annotation dropped, as it comes from the image: "+name)
+	}
 	return nil
 }
 
@@ -344,6 +347,10 @@ func (s *shim) planMasks(r *request) (stubs []string, err error) {
 	if r.anchor.Workspace == "" {
 		return nil, nil
 	}
+	if rel, err := filepath.Rel(r.anchor.Workspace, r.cfg.General.DataRoot); err == nil && filepath.IsLocal(rel) {
+		// A broad workspace: the domains' own files are not the agent's.
+		r.masks = append(r.masks, path.Join(spec.WorkspacePath, rel))
+	}
 	writable := workspaceWritable(r.doc)
 	for _, m := range r.profile.Masks {
 		if path.IsAbs(m) {
@@ -391,7 +398,13 @@ func readOnly(r *request) []spec.ReadOnlyPath {
 			out = append(out, spec.ReadOnlyPath{Source: src, Destination: path.Join(spec.WorkspacePath, name)})
 		}
 	}
-	add("lazaret.toml")
+	// What decides over the agent: the workspace's own file, and in a broad
+	// workspace the user's configuration and the trust store.
+	for _, p := range r.cfg.GuardedPaths() {
+		if rel, err := filepath.Rel(r.anchor.Workspace, p); err == nil && filepath.IsLocal(rel) {
+			add(rel)
+		}
+	}
 	if r.profile.Git == "off" {
 		add(".git")
 	}
