@@ -39,6 +39,18 @@ func busAddress(uid int) string {
 	return "unix:path=" + filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "bus")
 }
 
+// property and auxUnit have the shape that systemd's D-Bus interface asks for,
+// (sv) and (sa(sv)).
+type property struct {
+	Name  string
+	Value dbus.Variant
+}
+
+type auxUnit struct {
+	Name       string
+	Properties []property
+}
+
 func startScope(ctx context.Context, address string, uid int, name string, pid int) error {
 	conn, err := dbus.Dial(address, dbus.WithContext(ctx))
 	if err != nil {
@@ -53,21 +65,13 @@ func startScope(ctx context.Context, address string, uid int, name string, pid i
 	if err := conn.Hello(); err != nil {
 		return fmt.Errorf("greet %s: %w", address, err)
 	}
-	type property struct {
-		Name  string
-		Value dbus.Variant
-	}
-	type aux struct {
-		Name       string
-		Properties []property
-	}
 	props := []property{
 		{"Description", dbus.MakeVariant("Lazaret session coordinator")},
 		{"PIDs", dbus.MakeVariant([]uint32{uint32(pid)})}, //nolint:gosec // a pid is positive and small
 		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
 	}
 	call := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
-		"org.freedesktop.systemd1.Manager.StartTransientUnit", 0, name, "replace", props, []aux{})
+		"org.freedesktop.systemd1.Manager.StartTransientUnit", 0, name, "replace", props, []auxUnit{})
 	if call.Err != nil {
 		return fmt.Errorf("start scope %s: %w", name, call.Err)
 	}
