@@ -1,6 +1,10 @@
 # Lazaret: build, install and test. `make help` lists the targets.
 
 GO      ?= $(shell command -v go 2>/dev/null || echo /usr/local/go/bin/go)
+# Security fixes of the standard library come with the toolchain; Go fetches this
+# one by itself. TOOLCHAIN=local builds with whatever is installed.
+TOOLCHAIN ?= go1.26.10
+export GOTOOLCHAIN := $(TOOLCHAIN)
 GOARCH  ?= $(shell $(GO) env GOARCH)
 PREFIX  ?= /usr/local
 DESTDIR ?=

@@ -38,6 +38,10 @@ func (o *outcome) read(tap string) {
 		line := lines[i]
 		if m := assertion.FindStringSubmatch(line); m != nil {
 			asserted = true
+			// Not tested, and known not to hold: neither says anything.
+			if strings.Contains(m[2], "# SKIP") || strings.Contains(m[2], "# TODO") {
+				continue
+			}
 			description := varying.ReplaceAllString(m[2], "*")
 			if m[1] == "" {
 				o.passed[description]++
