@@ -285,8 +285,9 @@ func (r *request) workspace() (string, error) {
 // and notes what is missing of the defaults. It decides the runtime's flags.
 func (s *shim) enforceable(r *request) error {
 	p := r.profile
+	networks := flagValues(slices.Concat(s.cmd.Global, r.cfg.Runtime.Args), "network")
 	hostNet := !slices.ContainsFunc(r.doc.Namespaces(), func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace }) ||
-		slices.Contains(s.cmd.Global, "--network=host") || slices.Contains(r.cfg.Runtime.Args, "--network=host")
+		slices.Contains(networks, "host")
 	switch {
 	case p.Network.Mode == "filtered" && p.Network.ModeSet:
 		return fmt.Errorf(`profile %q asks for network.mode = "filtered", which this version cannot enforce yet: set "none", or "open" to accept an unfiltered network`, p.Name)
@@ -294,6 +295,8 @@ func (s *shim) enforceable(r *request) error {
 		return fmt.Errorf(`profile %q has a network.allow list, which this version cannot enforce yet: set network.mode = "none", or "open" to accept an unfiltered network`, p.Name)
 	case hostNet && p.Network.Mode != "open":
 		return fmt.Errorf(`host network refused: the sandbox would be on the host's own network; profile %q must say network.mode = "open" for that`, p.Name)
+	case p.Network.Mode == "none" && slices.ContainsFunc(networks, func(n string) bool { return n != "none" }):
+		return fmt.Errorf(`profile %q has network.mode = "none", but runsc is given --network=%s: take that flag away`, p.Name, strings.Join(networks, ", "))
 	case p.Network.Mode == "filtered":
 		r.notes = append(r.notes, `network is not filtered: this version has no network sidecar yet; set network.mode = "open" to accept that or "none" for no network`)
 	}
@@ -323,6 +326,11 @@ func (s *shim) enforceable(r *request) error {
 		// would not see them, and runsc's releases would differ.
 		r.flags = append(r.flags, "--overlay2=none")
 	}
+	if p.Network.Mode == "none" {
+		// Beside the fresh namespace: runsc then has a loopback of its own, and
+		// takes no interface that an engine adds after create.
+		r.flags = append(r.flags, "--network=none")
+	}
 	if r.cfg.Runtime.Platform != "" {
 		r.flags = append(r.flags, "--platform="+r.cfg.Runtime.Platform)
 	}
@@ -332,6 +340,17 @@ func (s *shim) enforceable(r *request) error {
 		r.flags = append(r.flags, a)
 	}
 	return nil
+}
+
+// flagValues are the values that a runsc flag is given.
+func flagValues(flags []string, name string) []string {
+	var out []string
+	for _, f := range flags {
+		if n, v, ok := strings.Cut(strings.TrimLeft(f, "-"), "="); ok && n == name {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // ignoreCgroups reports whether runsc could not make the container's cgroup: a
