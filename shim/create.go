@@ -176,6 +176,9 @@ func (s *shim) resolve() (*request, error) {
 				return nil, err
 			}
 		}
+		if err := domain.CheckOwn(workspace, r.cfg.General.DataRoot); err != nil {
+			return nil, err
+		}
 		r.anchor = domain.New(r.profile.Name, workspace, r.cfg.General.DataRoot)
 	}
 	if r.profile, err = r.cfg.Resolve(r.profile, config.Anchor{Hash: r.anchor.Hash, Dir: r.anchor.Root, Workspace: workspace}); err != nil {

@@ -73,6 +73,9 @@ func runDomain(c *cli.Context) error {
 			return err
 		}
 	}
+	if err := domain.CheckOwn(ws, cfg.General.DataRoot); err != nil {
+		return err
+	}
 	a := domain.New(p.Name, ws, cfg.General.DataRoot)
 	v := domainView{
 		Profile: a.Profile, Workspace: a.Workspace, Hash: a.Hash, Root: a.Root,

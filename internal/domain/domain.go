@@ -99,6 +99,15 @@ func CheckBroad(workspace, home string) error {
 	return nil
 }
 
+// CheckOwn refuses a workspace inside Lazaret's own data: the agent would write
+// what guards it.
+func CheckOwn(workspace, dataRoot string) error {
+	if workspace == dataRoot || strings.HasPrefix(workspace, dataRoot+"/") {
+		return fmt.Errorf("workspace %s lies in Lazaret's own data_root %s: mount a project's directory", workspace, dataRoot)
+	}
+	return nil
+}
+
 // LockPath and SocketPath are the two names of the domain that everybody can
 // derive; controlDir is "/tmp" unless configured.
 func (a Anchor) LockPath(controlDir string) string {

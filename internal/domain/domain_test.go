@@ -115,6 +115,16 @@ func TestCheckBroad(t *testing.T) {
 	}
 }
 
+func TestCheckOwn(t *testing.T) {
+	for ws, refused := range map[string]bool{
+		"/data/lazaret": true, "/data/lazaret/domains/x": true, "/data": false, "/data/lazaret2": false,
+	} {
+		if err := CheckOwn(ws, "/data/lazaret"); (err != nil) != refused {
+			t.Errorf("%s: %v", ws, err)
+		}
+	}
+}
+
 func TestPaths(t *testing.T) {
 	a := New("default", "/home/dev/project", "/data")
 	if a.Root != "/data/domains/489295ec508b" || a.Ephemeral {
