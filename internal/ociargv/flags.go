@@ -225,8 +225,8 @@ var verbFlags = map[string]map[string]flag{
 		"sandbox": {to: "sandbox"},
 	},
 	"ps": {
-		"f":      {value: true, drop: true},
-		"format": {value: true, drop: true},
+		"f":      {to: "format", value: true},
+		"format": {to: "format", value: true},
 	},
 	"restore": {
 		"auto-dedup":            {drop: true},

@@ -10,7 +10,9 @@ package ociargv
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // flag says what is known of one flag.
@@ -74,12 +76,13 @@ var verbs = []string{
 func IsVerb(word string) bool { return slices.Contains(verbs, word) }
 
 // Parse reads the arguments after the program's name. It fails only where a
-// flag that it knows lacks its value.
+// flag that it knows lacks its value; the command then holds what came before,
+// such as where to log.
 func Parse(args []string) (*Command, error) {
 	c := &Command{}
 	rest, err := c.parseGlobal(args)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	if len(rest) == 0 {
 		return c, nil
@@ -229,11 +232,24 @@ func (c *Command) verbFlag(name string, f flag, value string, hasValue bool) {
 	if f.drop || off {
 		return
 	}
+	if c.Verb == "events" && f.to == "interval" {
+		value = seconds(value)
+	}
 	word := "--" + f.to
 	if hasValue && f.value {
 		word += "=" + value
 	}
 	c.Flags = append(c.Flags, word)
+}
+
+// seconds turns runc's duration ("5s") into runsc's number of whole seconds, at
+// least one. What is no duration is runsc's to judge.
+func seconds(value string) string {
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 {
+		return value
+	}
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
 // HasGlobal reports whether a global flag of that name is given.

@@ -31,7 +31,22 @@ func TestParse(t *testing.T) {
 		{"kill with a signal", "kill id KILL", "kill", "id", "kill id KILL", nil},
 		{"kill all", "kill --all id 9", "kill", "id", "kill --all id 9", nil},
 		{"list quietly", "list -q", "list", "", "list --quiet", nil},
-		{"ps as docker asks", "ps --format json id", "ps", "id", "ps id", nil},
+		{"ps as docker asks", "ps --format json id", "ps", "id", "ps --format=json id", nil},
+		{"ps, short", "ps -f json id", "ps", "id", "ps --format=json id", nil},
+		{"events as go-runc asks", "events --interval=5s id", "events", "id", "events --interval=5 id", nil},
+		{"events, a part of a second", "events --interval 1500ms id", "events", "id", "events --interval=2 id", nil},
+		{"events, runsc's own spelling", "events --interval 7 id", "events", "id", "events --interval=7 id", nil},
+		{"events once", "events --stats id", "events", "id", "events --stats id", nil},
+		{"containerd's create", "--root /run/containerd/runc/k8s.io --log /b/log.json --log-format json --systemd-cgroup create --bundle /b --pid-file /b/init.pid --console-socket /s --no-new-keyring id", "create", "id",
+			"--root=/run/containerd/runc/k8s.io --log=/b/log.json --log-format=json create --bundle=/b --pid-file=/b/init.pid --console-socket=/s id",
+			func(c *Command) bool { return c.CgroupManager == "systemd" }},
+		{"go-runc's rootless flag", "--rootless=true list --format=json", "list", "", "list --format=json", nil},
+		{"go-runc's update", "update --resources=- id", "update", "id", "update --resources=- id", nil},
+		{"go-runc's checkpoint", "checkpoint --image-path /i --work-path /w --tcp-established --ext-unix-sk --shell-job --file-locks --manage-cgroups-mode soft --empty-ns network --leave-running id", "checkpoint", "id",
+			"checkpoint --image-path=/i --work-path=/w --leave-running id", nil},
+		{"go-runc's restore", "restore --image-path /i --work-path /w --detach --pid-file /p --no-pivot -no-subreaper --bundle /b id", "restore", "id",
+			"restore --image-path=/i --work-path=/w --detach --pid-file=/p --no-subreaper --bundle=/b id", nil},
+		{"CRI-O's delete", "--root /run/runc delete --force id", "delete", "id", "--root=/run/runc delete --force id", nil},
 		{"conmon's exec with --tty", "exec --pid-file /p --process /j --detach --tty --console-socket /c id", "exec", "id",
 			"exec --pid-file=/p --process=/j --detach --console-socket=/c id",
 			func(c *Command) bool { return c.Process == "/j" && c.ConsoleSocket == "/c" && c.Detach }},
@@ -78,6 +93,18 @@ func TestParse(t *testing.T) {
 				t.Errorf("fields: %+v", c)
 			}
 		})
+	}
+}
+
+// What came before the fault is known: the engine reads the reason in its log.
+func TestParseMissingValueKeepsTheLog(t *testing.T) {
+	c, err := Parse(strings.Fields("--log /l --log-format json create --bundle"))
+	if err == nil || c == nil || c.Log != "/l" || c.LogFormat != "json" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = Parse(strings.Fields("--log /l --root"))
+	if err == nil || c == nil || c.Log != "/l" {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 
