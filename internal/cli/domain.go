@@ -87,8 +87,13 @@ func runDomain(c *cli.Context) error {
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]string{
-		{"hash", v.Hash}, {"profile", v.Profile}, {"workspace", config.Printable(v.Workspace)}, {"root", config.Printable(v.Root)},
-		{"lock", v.Lock}, {"socket", v.Socket}, {"container", v.Container},
+		{"hash", v.Hash},
+		{"profile", v.Profile},
+		{"workspace", config.Printable(v.Workspace)},
+		{"root", config.Printable(v.Root)},
+		{"lock", v.Lock},
+		{"socket", v.Socket},
+		{"container", v.Container},
 	} {
 		if _, err := fmt.Fprintf(w, "%s\t%s\n", row[0], row[1]); err != nil {
 			return err

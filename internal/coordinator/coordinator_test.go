@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	programPath = filepath.Join(dir, "lazaret-coordinator")
-	build := exec.Command("go", "build", "-o", programPath, "github.com/lazaret-dev/lazaret/cmd/lazaret-coordinator")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", programPath, "github.com/lazaret-dev/lazaret/cmd/lazaret-coordinator")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("build the coordinator: %v\n%s", err, out))
@@ -55,7 +55,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	dir := t.TempDir()
 	ws := filepath.Join(dir, "ws")
-	control, err := os.MkdirTemp("", "lzc") // a socket's name holds 107 bytes
+	control, err := os.MkdirTemp("", "lzc") //nolint:usetesting // a socket's name holds 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func (f *fixture) nothingLeft() {
 // sandbox is a process that stands for a sandbox.
 func sandbox(t *testing.T) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command("sleep", "60")
+	cmd := exec.CommandContext(t.Context(), "sleep", "60")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestCreateThatFails(t *testing.T) {
 	_ = f.ensure().Close()
 	pid := f.pid()
 	// The preparing process is another one, and ends without a sandbox.
-	other := exec.Command("curl", "-sS", "--fail", "--unix-socket", f.spec.Domain.SocketPath(f.spec.ControlDir), "-d",
+	other := exec.CommandContext(t.Context(), "curl", "-sS", "--fail", "--unix-socket", f.spec.Domain.SocketPath(f.spec.ControlDir), "-d",
 		fmt.Sprintf(`{"version":1,"domain":{"profile":"default","workspace":%q,"hash":%q,"root":%q},"container_id":"c1","pid_file":%q,"state_dir":%q,"stubs":[".vscode"]}`,
 			f.ws, f.spec.Domain.Hash, f.spec.Domain.Root, f.prepareRequest("c1").PIDFile, f.prepareRequest("c1").StateDir),
 		"http://lazaret/v1/prepare")
@@ -273,7 +273,7 @@ func TestSandboxKnownOnlyByItsPIDFile(t *testing.T) {
 	script := fmt.Sprintf(`mkdir -p %s; echo %d > %s; curl -sS --fail --unix-socket %s -d '{"version":1,"domain":{"profile":"default","workspace":"%s","hash":"%s","root":"%s"},"container_id":"c1","pid_file":"%s","state_dir":"%s"}' http://lazaret/v1/prepare`,
 		req.StateDir, box.Process.Pid, req.PIDFile,
 		f.spec.Domain.SocketPath(f.spec.ControlDir), f.ws, f.spec.Domain.Hash, f.spec.Domain.Root, req.PIDFile, req.StateDir)
-	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", script).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	f.eventually("the sandbox is attached by its pid file", func() bool {
@@ -317,7 +317,7 @@ func TestSessionSurvivesExecveAndEndsWithItsProcess(t *testing.T) {
 	if err != nil || fd < 64 {
 		t.Fatal(fd, err)
 	}
-	child := exec.Command("sleep", "60") // inherits it, as runsc would
+	child := exec.CommandContext(t.Context(), "sleep", "60") // inherits it, as runsc would
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -718,7 +718,7 @@ func FuzzRequest(f *testing.F) {
 		if path == wire.PathStatus {
 			method = http.MethodGet
 		}
-		c.handler().ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(string(body))))
+		c.handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(string(body))))
 		if !strings.HasPrefix(w.Body.String(), "{") {
 			t.Fatalf("answer %q", w.Body.String())
 		}

@@ -1,311 +1,131 @@
 package ociargv
 
-// globalFlags are runsc's global flags, of its releases from 2022 on, and those
+// globalFlag knows runsc's global flags, of its releases from 2022 on, and those
 // of runc and crun that engines pass. Which of them take a value decides where
 // the verb is.
-var globalFlags = map[string]flag{
-	"EXPERIMENTAL-afxdp":                   {to: "EXPERIMENTAL-afxdp"},
-	"EXPERIMENTAL-xdp":                     {to: "EXPERIMENTAL-xdp", value: true},
-	"EXPERIMENTAL-xdp-need-wakeup":         {to: "EXPERIMENTAL-xdp-need-wakeup"},
-	"TESTONLY-afs-syscall-panic":           {to: "TESTONLY-afs-syscall-panic"},
-	"TESTONLY-allow-packet-endpoint-write": {to: "TESTONLY-allow-packet-endpoint-write"},
-	"TESTONLY-autosave-image-path":         {to: "TESTONLY-autosave-image-path", value: true},
-	"TESTONLY-autosave-resume":             {to: "TESTONLY-autosave-resume"},
-	"TESTONLY-nftables":                    {to: "TESTONLY-nftables"},
-	"TESTONLY-test-name-env":               {to: "TESTONLY-test-name-env", value: true},
-	"TESTONLY-unsafe-nonroot":              {to: "TESTONLY-unsafe-nonroot"},
-	"allow-connected-on-save":              {to: "allow-connected-on-save"},
-	"allow-flag-override":                  {to: "allow-flag-override"},
-	"allow-live-tcp-migration":             {to: "allow-live-tcp-migration"},
-	"allow-packet-socket-write":            {to: "allow-packet-socket-write"},
-	"allow-rootfs-tar-annotation":          {to: "allow-rootfs-tar-annotation"},
-	"allow-suid":                           {to: "allow-suid"},
-	"alsologtostderr":                      {to: "alsologtostderr"},
-	"app-huge-pages":                       {to: "app-huge-pages"},
-	"buffer-pooling":                       {to: "buffer-pooling"},
-	"cgroup-manager":                       {to: "cgroup-manager", value: true},
-	"cgroupfs":                             {to: "cgroupfs"},
-	"character-device-policy":              {to: "character-device-policy", value: true},
-	"config":                               {to: "config", value: true},
-	"control-rpc-stop-timeout":             {to: "control-rpc-stop-timeout", value: true},
-	"coverage-fd":                          {to: "coverage-fd", value: true},
-	"coverage-report":                      {to: "coverage-report", value: true},
-	"cpu-num-from-quota":                   {to: "cpu-num-from-quota"},
-	"criu":                                 {to: "criu", value: true, drop: true},
-	"dcache":                               {to: "dcache", value: true},
-	"debug":                                {to: "debug"},
-	"debug-command":                        {to: "debug-command", value: true},
-	"debug-log":                            {to: "debug-log", value: true},
-	"debug-log-fd":                         {to: "debug-log-fd", value: true},
-	"debug-log-format":                     {to: "debug-log-format", value: true},
-	"debug-to-user-log":                    {to: "debug-to-user-log"},
-	"directfs":                             {to: "directfs"},
-	"enable-core-tags":                     {to: "enable-core-tags"},
-	"fdlimit":                              {to: "fdlimit", value: true},
-	"file-access":                          {to: "file-access", value: true},
-	"file-access-mounts":                   {to: "file-access-mounts", value: true},
-	"final-metrics-log":                    {to: "final-metrics-log", value: true},
-	"fsgofer-host-uds":                     {to: "fsgofer-host-uds"},
-	"fuse":                                 {to: "fuse"},
-	"gofer-network-namespace":              {to: "gofer-network-namespace", value: true},
-	"gso":                                  {to: "gso"},
-	"gvisor-gro":                           {to: "gvisor-gro"},
-	"gvisor-marker-file":                   {to: "gvisor-marker-file"},
-	"h":                                    {to: "h"},
-	"help":                                 {to: "help"},
-	"host-fifo":                            {to: "host-fifo", value: true},
-	"host-settings":                        {to: "host-settings", value: true},
-	"host-uds":                             {to: "host-uds", value: true},
-	"ignore-cgroups":                       {to: "ignore-cgroups"},
-	"in-sandbox-cgroup":                    {to: "in-sandbox-cgroup", value: true},
-	"iouring":                              {to: "iouring"},
-	"kvm-use-cpu-nums":                     {to: "kvm-use-cpu-nums"},
-	"lisafs":                               {to: "lisafs"},
-	"log":                                  {to: "log", value: true},
-	"log-fd":                               {to: "log-fd", value: true},
-	"log-format":                           {to: "log-format", value: true},
-	"log-packets":                          {to: "log-packets"},
-	"metric-exporter-address":              {to: "metric-exporter-address", value: true},
-	"metric-server":                        {to: "metric-server", value: true},
-	"mount-cgroup-v2":                      {to: "mount-cgroup-v2"},
-	"net-disconnect-ok":                    {to: "net-disconnect-ok"},
-	"net-raw":                              {to: "net-raw"},
-	"network":                              {to: "network", value: true},
-	"network-processors-per-channel":       {to: "network-processors-per-channel", value: true},
-	"num-network-channels":                 {to: "num-network-channels", value: true},
-	"nvproxy":                              {to: "nvproxy"},
-	"nvproxy-allow-unsupported-driver":     {to: "nvproxy-allow-unsupported-driver"},
-	"nvproxy-allowed-driver-capabilities":  {to: "nvproxy-allowed-driver-capabilities", value: true},
-	"nvproxy-docker":                       {to: "nvproxy-docker"},
-	"nvproxy-driver-version":               {to: "nvproxy-driver-version", value: true},
-	"oci-seccomp":                          {to: "oci-seccomp"},
-	"overlay":                              {to: "overlay"},
-	"overlay2":                             {to: "overlay2", value: true},
-	"override-procs":                       {to: "override-procs", value: true},
-	"panic-log":                            {to: "panic-log", value: true},
-	"panic-log-fd":                         {to: "panic-log-fd", value: true},
-	"panic-signal":                         {to: "panic-signal", value: true},
-	"pause-external-networking":            {to: "pause-external-networking"},
-	"pcap-log":                             {to: "pcap-log", value: true},
-	"platform":                             {to: "platform", value: true},
-	"platform_device_path":                 {to: "platform_device_path", value: true},
-	"pod-init-config":                      {to: "pod-init-config", value: true},
-	"profile":                              {to: "profile"},
-	"profile-block":                        {to: "profile-block", value: true},
-	"profile-cpu":                          {to: "profile-cpu", value: true},
-	"profile-gc-interval":                  {to: "profile-gc-interval", value: true},
-	"profile-heap":                         {to: "profile-heap", value: true},
-	"profile-mutex":                        {to: "profile-mutex", value: true},
-	"profiling-metrics":                    {to: "profiling-metrics", value: true},
-	"profiling-metrics-log":                {to: "profiling-metrics-log", value: true},
-	"profiling-metrics-rate-us":            {to: "profiling-metrics-rate-us", value: true},
-	"qdisc":                                {to: "qdisc", value: true},
-	"qdisc-tbf-burst":                      {to: "qdisc-tbf-burst", value: true},
-	"qdisc-tbf-rate":                       {to: "qdisc-tbf-rate", value: true},
-	"rdmaproxy":                            {to: "rdmaproxy"},
-	"ref-leak-mode":                        {to: "ref-leak-mode", value: true},
-	"reproduce-nat":                        {to: "reproduce-nat"},
-	"reproduce-nftables":                   {to: "reproduce-nftables"},
-	"restore-spec-validation":              {to: "restore-spec-validation", value: true},
-	"root":                                 {to: "root", value: true},
-	"rootless":                             {to: "rootless"},
-	"rx-checksum-offload":                  {to: "rx-checksum-offload"},
-	"save-restore-netstack":                {to: "save-restore-netstack"},
-	"shared-root":                          {to: "shared-root", value: true},
-	"sidecar-release-enforcement-policy":   {to: "sidecar-release-enforcement-policy", value: true},
-	"sidecar-usage-policy":                 {to: "sidecar-usage-policy", value: true},
-	"software-gso":                         {to: "software-gso"},
-	"strace":                               {to: "strace"},
-	"strace-event":                         {to: "strace-event"},
-	"strace-log-size":                      {to: "strace-log-size", value: true},
-	"strace-syscalls":                      {to: "strace-syscalls", value: true},
-	"systemd-cgroup":                       {to: "systemd-cgroup"},
-	"systrap-disable-fast-path":            {to: "systrap-disable-fast-path"},
-	"systrap-disable-syscall-patching":     {to: "systrap-disable-syscall-patching"},
-	"tpuproxy":                             {to: "tpuproxy"},
-	"trace":                                {to: "trace", value: true},
-	"traceback":                            {to: "traceback", value: true},
-	"tx-checksum-offload":                  {to: "tx-checksum-offload"},
-	"v":                                    {to: "v"},
-	"version":                              {to: "version"},
-	"vfs2":                                 {to: "vfs2"},
-	"watchdog-action":                      {to: "watchdog-action", value: true},
+func globalFlag(name string) (f flag, known bool) {
+	switch name {
+	case "EXPERIMENTAL-xdp", "TESTONLY-autosave-image-path", "TESTONLY-test-name-env",
+		"cgroup-manager", "character-device-policy", "config", "control-rpc-stop-timeout", "coverage-fd",
+		"coverage-report", "dcache", "debug-command", "debug-log", "debug-log-fd", "debug-log-format",
+		"fdlimit", "file-access", "file-access-mounts", "final-metrics-log", "gofer-network-namespace",
+		"host-fifo", "host-settings", "host-uds", "in-sandbox-cgroup", "log", "log-fd", "log-format",
+		"metric-exporter-address", "metric-server", "network", "network-processors-per-channel",
+		"num-network-channels", "nvproxy-allowed-driver-capabilities", "nvproxy-driver-version",
+		"overlay2", "override-procs", "panic-log", "panic-log-fd", "panic-signal", "pcap-log",
+		"platform", "platform_device_path", "pod-init-config", "profile-block", "profile-cpu",
+		"profile-gc-interval", "profile-heap", "profile-mutex", "profiling-metrics",
+		"profiling-metrics-log", "profiling-metrics-rate-us", "qdisc", "qdisc-tbf-burst",
+		"qdisc-tbf-rate", "ref-leak-mode", "restore-spec-validation", "root", "shared-root",
+		"sidecar-release-enforcement-policy", "sidecar-usage-policy", "strace-log-size",
+		"strace-syscalls", "trace", "traceback", "watchdog-action":
+		return flag{to: name, value: true}, true
+	case "EXPERIMENTAL-afxdp", "EXPERIMENTAL-xdp-need-wakeup", "TESTONLY-afs-syscall-panic",
+		"TESTONLY-allow-packet-endpoint-write", "TESTONLY-autosave-resume", "TESTONLY-nftables",
+		"TESTONLY-unsafe-nonroot", "allow-connected-on-save", "allow-flag-override",
+		"allow-live-tcp-migration", "allow-packet-socket-write", "allow-rootfs-tar-annotation",
+		"allow-suid", "alsologtostderr", "app-huge-pages", "buffer-pooling", "cgroupfs",
+		"cpu-num-from-quota", "debug", "debug-to-user-log", "directfs", "enable-core-tags",
+		"fsgofer-host-uds", "fuse", "gso", "gvisor-gro", "gvisor-marker-file", "h", "help",
+		"ignore-cgroups", "iouring", "kvm-use-cpu-nums", "lisafs", "log-packets", "mount-cgroup-v2",
+		"net-disconnect-ok", "net-raw", "nvproxy", "nvproxy-allow-unsupported-driver", "nvproxy-docker",
+		"oci-seccomp", "overlay", "pause-external-networking", "profile", "rdmaproxy", "reproduce-nat",
+		"reproduce-nftables", "rootless", "rx-checksum-offload", "save-restore-netstack", "software-gso",
+		"strace", "strace-event", "systemd-cgroup", "systrap-disable-fast-path",
+		"systrap-disable-syscall-patching", "tpuproxy", "tx-checksum-offload", "v", "version", "vfs2":
+		return flag{to: name}, true
+	case "criu":
+		return flag{value: true, drop: true}, true
+	}
+	return flag{}, false
 }
 
 const (
-	noFDs    = "gVisor cannot hand host descriptors to the container"
-	noLabels = "gVisor applies no host security labels inside the sandbox"
+	noFDs      = "gVisor cannot hand host descriptors to the container"
+	noLabels   = "gVisor applies no host security labels inside the sandbox"
+	oneCgroup  = "gVisor runs every process of a container in one cgroup"
+	noKeep     = "runsc always removes the container after run"
+	noPIDFD    = "runsc makes no pidfd socket"
+	wholeImage = "gVisor checkpoints in one piece, without CRIU"
 )
 
-// verbFlags are runc's flags of each verb with what becomes of them.
-var verbFlags = map[string]map[string]flag{
-	"checkpoint": {
-		"auto-dedup":                   {drop: true},
-		"compression":                  {to: "compression", value: true},
-		"cuda-checkpoint-path":         {to: "cuda-checkpoint-path", value: true},
-		"direct":                       {to: "direct"},
-		"empty-ns":                     {value: true, drop: true},
-		"exclude-committed-zero-pages": {to: "exclude-committed-zero-pages"},
-		"ext-unix-sk":                  {drop: true},
-		"file-locks":                   {drop: true},
-		"image-path":                   {to: "image-path", value: true},
-		"lazy-pages":                   {refuse: "gVisor checkpoints in one piece, without CRIU"},
-		"leave-running":                {to: "leave-running"},
-		"manage-cgroups-mode":          {value: true, drop: true},
-		"page-server":                  {value: true, refuse: "gVisor checkpoints in one piece, without CRIU"},
-		"parent-path":                  {value: true, refuse: "gVisor checkpoints in one piece, without CRIU"},
-		"pre-dump":                     {refuse: "gVisor checkpoints in one piece, without CRIU"},
-		"save-restore-exec-argv":       {to: "save-restore-exec-argv", value: true},
-		"save-restore-exec-timeout":    {to: "save-restore-exec-timeout", value: true},
-		"shell-job":                    {drop: true},
-		"status-fd":                    {value: true, refuse: "gVisor checkpoints in one piece, without CRIU"},
-		"tcp-established":              {drop: true},
-		"work-path":                    {to: "work-path", value: true},
-	},
-	"create": {
-		"b":                     {to: "bundle", value: true},
-		"bundle":                {to: "bundle", value: true},
-		"console-socket":        {to: "console-socket", value: true},
-		"fs-restore-direct":     {to: "fs-restore-direct"},
-		"fs-restore-image-path": {to: "fs-restore-image-path", value: true},
-		"no-new-keyring":        {drop: true},
-		"no-pivot":              {drop: true},
-		"pid-file":              {to: "pid-file", value: true},
-		"pidfd-socket":          {value: true, refuse: "runsc makes no pidfd socket"},
-		"preserve-fds":          {value: true, refuse: noFDs},
-		"user-log":              {to: "user-log", value: true},
-	},
-	"delete": {
-		"f":     {to: "force"},
-		"force": {to: "force"},
-	},
-	"events": {
-		"interval": {to: "interval", value: true},
-		"stats":    {to: "stats"},
-	},
-	"exec": {
-		"additional-gids":   {to: "additional-gids", value: true},
-		"apparmor":          {value: true, refuse: noLabels},
-		"c":                 {to: "cap", value: true},
-		"cap":               {to: "cap", value: true},
-		"cgroup":            {value: true, refuse: "gVisor runs every process of a container in one cgroup"},
-		"console-socket":    {to: "console-socket", value: true},
-		"cwd":               {to: "cwd", value: true},
-		"d":                 {to: "detach"},
-		"detach":            {to: "detach"},
-		"e":                 {to: "env", value: true},
-		"env":               {to: "env", value: true},
-		"exec-fd":           {to: "exec-fd", value: true},
-		"g":                 {to: "additional-gids", value: true},
-		"ignore-paused":     {drop: true},
-		"internal-pid-file": {to: "internal-pid-file", value: true},
-		"no-new-privs":      {drop: true},
-		"p":                 {to: "process", value: true},
-		"pass-fd":           {to: "pass-fd", value: true},
-		"pid-file":          {to: "pid-file", value: true},
-		"preserve-fds":      {value: true, refuse: noFDs},
-		"process":           {to: "process", value: true},
-		"process-label":     {value: true, refuse: noLabels},
-		"t":                 {drop: true},
-		"tty":               {drop: true},
-		"u":                 {to: "user", value: true},
-		"user":              {to: "user", value: true},
-	},
-	"kill": {
-		"a":    {to: "all"},
-		"all":  {to: "all"},
-		"pgid": {to: "pgid", value: true},
-		"pid":  {to: "pid", value: true},
-	},
-	"list": {
-		"f":       {to: "format", value: true},
-		"format":  {to: "format", value: true},
-		"q":       {to: "quiet"},
-		"quiet":   {to: "quiet"},
-		"sandbox": {to: "sandbox"},
-	},
-	"ps": {
-		"f":      {to: "format", value: true},
-		"format": {to: "format", value: true},
-	},
-	"restore": {
-		"auto-dedup":            {drop: true},
-		"b":                     {to: "bundle", value: true},
-		"background":            {to: "background"},
-		"bundle":                {to: "bundle", value: true},
-		"console-socket":        {to: "console-socket", value: true},
-		"d":                     {to: "detach"},
-		"detach":                {to: "detach"},
-		"direct":                {to: "direct"},
-		"empty-ns":              {value: true, drop: true},
-		"ext-unix-sk":           {drop: true},
-		"file-locks":            {drop: true},
-		"fs-restore-direct":     {to: "fs-restore-direct"},
-		"fs-restore-image-path": {to: "fs-restore-image-path", value: true},
-		"image-path":            {to: "image-path", value: true},
-		"lazy-pages":            {drop: true},
-		"lsm-mount-context":     {value: true, drop: true},
-		"lsm-profile":           {value: true, drop: true},
-		"manage-cgroups-mode":   {value: true, drop: true},
-		"no-new-keyring":        {drop: true},
-		"no-pivot":              {drop: true},
-		"no-subreaper":          {to: "no-subreaper"},
-		"pid-file":              {to: "pid-file", value: true},
-		"pidfd-socket":          {value: true, refuse: "runsc makes no pidfd socket"},
-		"preserve-fds":          {value: true, refuse: noFDs},
-		"shell-job":             {drop: true},
-		"tcp-established":       {drop: true},
-		"user-log":              {to: "user-log", value: true},
-		"work-path":             {to: "work-path", value: true},
-	},
-	"run": {
-		"b":                     {to: "bundle", value: true},
-		"bundle":                {to: "bundle", value: true},
-		"console-socket":        {to: "console-socket", value: true},
-		"d":                     {to: "detach"},
-		"detach":                {to: "detach"},
-		"exec-fd":               {to: "exec-fd", value: true},
-		"fs-restore-direct":     {to: "fs-restore-direct"},
-		"fs-restore-image-path": {to: "fs-restore-image-path", value: true},
-		"keep":                  {refuse: "runsc always removes the container after run"},
-		"no-new-keyring":        {drop: true},
-		"no-pivot":              {drop: true},
-		"no-subreaper":          {drop: true},
-		"pass-fd":               {to: "pass-fd", value: true},
-		"pid-file":              {to: "pid-file", value: true},
-		"pidfd-socket":          {value: true, refuse: "runsc makes no pidfd socket"},
-		"preserve-fds":          {value: true, refuse: noFDs},
-		"user-log":              {to: "user-log", value: true},
-	},
-	"spec": {
-		"b":        {to: "bundle", value: true},
-		"bundle":   {to: "bundle", value: true},
-		"cwd":      {to: "cwd", value: true},
-		"netns":    {to: "netns", value: true},
-		"rootless": {drop: true},
-	},
-	"update": {
-		"blkio-weight":       {to: "blkio-weight", value: true},
-		"cpu-burst":          {to: "cpu-burst", value: true},
-		"cpu-idle":           {to: "cpu-idle", value: true},
-		"cpu-period":         {to: "cpu-period", value: true},
-		"cpu-quota":          {to: "cpu-quota", value: true},
-		"cpu-rt-period":      {to: "cpu-rt-period", value: true},
-		"cpu-rt-runtime":     {to: "cpu-rt-runtime", value: true},
-		"cpu-share":          {to: "cpu-share", value: true},
-		"cpuset-cpus":        {to: "cpuset-cpus", value: true},
-		"cpuset-mems":        {to: "cpuset-mems", value: true},
-		"l3-cache-schema":    {to: "l3-cache-schema", value: true},
-		"mem-bw-schema":      {to: "mem-bw-schema", value: true},
-		"memory":             {to: "memory", value: true},
-		"memory-reservation": {to: "memory-reservation", value: true},
-		"memory-swap":        {to: "memory-swap", value: true},
-		"pids-limit":         {to: "pids-limit", value: true},
-		"r":                  {to: "resources", value: true},
-		"resources":          {to: "resources", value: true},
-	},
-	"wait": {
-		"pid":     {to: "pid", value: true},
-		"rootpid": {to: "rootpid", value: true},
-	},
+// verbFlag knows runc's and runsc's flags of each verb, with what becomes of them.
+func verbFlag(verb, name string) (f flag, known bool) {
+	switch verb + " --" + name {
+	case "checkpoint --auto-dedup", "checkpoint --ext-unix-sk", "checkpoint --file-locks",
+		"checkpoint --shell-job", "checkpoint --tcp-established", "create --no-new-keyring",
+		"create --no-pivot", "exec --ignore-paused", "exec --no-new-privs", "exec --t", "exec --tty",
+		"restore --auto-dedup", "restore --ext-unix-sk", "restore --file-locks", "restore --lazy-pages",
+		"restore --no-new-keyring", "restore --no-pivot", "restore --shell-job",
+		"restore --tcp-established", "run --no-new-keyring", "run --no-pivot", "run --no-subreaper",
+		"spec --rootless":
+		return flag{drop: true}, true
+	case "checkpoint --compression", "checkpoint --cuda-checkpoint-path", "checkpoint --image-path",
+		"checkpoint --save-restore-exec-argv", "checkpoint --save-restore-exec-timeout",
+		"checkpoint --work-path", "create --bundle", "create --console-socket",
+		"create --fs-restore-image-path", "create --pid-file", "create --user-log", "events --interval",
+		"exec --additional-gids", "exec --cap", "exec --console-socket", "exec --cwd", "exec --env",
+		"exec --exec-fd", "exec --internal-pid-file", "exec --pass-fd", "exec --pid-file",
+		"exec --process", "exec --user", "kill --pgid", "kill --pid", "list --format", "ps --format",
+		"restore --bundle", "restore --console-socket", "restore --fs-restore-image-path",
+		"restore --image-path", "restore --pid-file", "restore --user-log", "restore --work-path",
+		"run --bundle", "run --console-socket", "run --exec-fd", "run --fs-restore-image-path",
+		"run --pass-fd", "run --pid-file", "run --user-log", "spec --bundle", "spec --cwd",
+		"spec --netns", "update --blkio-weight", "update --cpu-burst", "update --cpu-idle",
+		"update --cpu-period", "update --cpu-quota", "update --cpu-rt-period", "update --cpu-rt-runtime",
+		"update --cpu-share", "update --cpuset-cpus", "update --cpuset-mems", "update --l3-cache-schema",
+		"update --mem-bw-schema", "update --memory", "update --memory-reservation",
+		"update --memory-swap", "update --pids-limit", "update --resources", "wait --pid",
+		"wait --rootpid":
+		return flag{to: name, value: true}, true
+	case "checkpoint --direct", "checkpoint --exclude-committed-zero-pages",
+		"checkpoint --leave-running", "create --fs-restore-direct", "delete --force", "events --stats",
+		"exec --detach", "kill --all", "list --quiet", "list --sandbox", "restore --background",
+		"restore --detach", "restore --direct", "restore --fs-restore-direct", "restore --no-subreaper",
+		"run --detach", "run --fs-restore-direct":
+		return flag{to: name}, true
+	case "checkpoint --empty-ns", "checkpoint --manage-cgroups-mode", "restore --empty-ns",
+		"restore --lsm-mount-context", "restore --lsm-profile", "restore --manage-cgroups-mode":
+		return flag{value: true, drop: true}, true
+	case "checkpoint --lazy-pages", "checkpoint --pre-dump":
+		return flag{refuse: wholeImage}, true
+	case "checkpoint --page-server", "checkpoint --parent-path", "checkpoint --status-fd":
+		return flag{value: true, refuse: wholeImage}, true
+	case "create --b", "restore --b", "run --b", "spec --b":
+		return flag{to: "bundle", value: true}, true
+	case "create --pidfd-socket", "restore --pidfd-socket", "run --pidfd-socket":
+		return flag{value: true, refuse: noPIDFD}, true
+	case "create --preserve-fds", "exec --preserve-fds", "restore --preserve-fds",
+		"run --preserve-fds":
+		return flag{value: true, refuse: noFDs}, true
+	case "delete --f":
+		return flag{to: "force"}, true
+	case "exec --apparmor", "exec --process-label":
+		return flag{value: true, refuse: noLabels}, true
+	case "exec --c":
+		return flag{to: "cap", value: true}, true
+	case "exec --cgroup":
+		return flag{value: true, refuse: oneCgroup}, true
+	case "exec --d", "restore --d", "run --d":
+		return flag{to: "detach"}, true
+	case "exec --e":
+		return flag{to: "env", value: true}, true
+	case "exec --g":
+		return flag{to: "additional-gids", value: true}, true
+	case "exec --p":
+		return flag{to: "process", value: true}, true
+	case "exec --u":
+		return flag{to: "user", value: true}, true
+	case "kill --a":
+		return flag{to: "all"}, true
+	case "list --f", "ps --f":
+		return flag{to: "format", value: true}, true
+	case "list --q":
+		return flag{to: "quiet"}, true
+	case "run --keep":
+		return flag{refuse: noKeep}, true
+	case "update --r":
+		return flag{to: "resources", value: true}, true
+	}
+	return flag{}, false
 }

@@ -52,7 +52,7 @@ type Command struct {
 
 // ID is the container id of a verb that has one, else "".
 func (c *Command) ID() string {
-	if len(c.Args) == 0 || c.Verb == "" || !slices.Contains(verbs, c.Verb) || noID(c.Verb) {
+	if len(c.Args) == 0 || !IsVerb(c.Verb) || noID(c.Verb) {
 		return ""
 	}
 	return c.Args[0]
@@ -66,14 +66,16 @@ func noID(verb string) bool {
 	return false
 }
 
-// verbs are the OCI runtime verbs, runc's and runsc's; others pass through.
-var verbs = []string{
-	"checkpoint", "create", "delete", "events", "exec", "features", "flags", "help", "init",
-	"kill", "list", "pause", "ps", "restore", "resume", "run", "spec", "start", "state", "update", "wait",
+// IsVerb reports whether word is one of the OCI runtime's verbs, runc's and
+// runsc's; others pass through.
+func IsVerb(word string) bool {
+	switch word {
+	case "checkpoint", "create", "delete", "events", "exec", "features", "flags", "help", "init",
+		"kill", "list", "pause", "ps", "restore", "resume", "run", "spec", "start", "state", "update", "wait":
+		return true
+	}
+	return false
 }
-
-// IsVerb reports whether word is one of the OCI runtime's verbs.
-func IsVerb(word string) bool { return slices.Contains(verbs, word) }
 
 // Parse reads the arguments after the program's name. It fails only where a
 // flag that it knows lacks its value; the command then holds what came before,
@@ -112,7 +114,7 @@ func (c *Command) parseGlobal(args []string) ([]string, error) {
 		if name == "" {
 			return args[i:], nil
 		}
-		f, known := globalFlags[name]
+		f, known := globalFlag(name)
 		if !known {
 			// An engine's or user's own flag for runsc. "--flag value" and
 			// "--flag VERB" look alike: a verb's name is the verb.
@@ -177,7 +179,6 @@ func (c *Command) global(name string, f flag, value string, hasValue bool) {
 }
 
 func (c *Command) parseVerb(args []string) error {
-	flags := verbFlags[c.Verb]
 	for i := 0; i < len(args); i++ {
 		word := args[i]
 		if word == "--" {
@@ -189,7 +190,7 @@ func (c *Command) parseVerb(args []string) error {
 			c.Args = args[i:]
 			return nil
 		}
-		f, known := flags[name]
+		f, known := verbFlag(c.Verb, name)
 		if !known {
 			c.Flags = append(c.Flags, word)
 			continue

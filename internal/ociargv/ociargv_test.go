@@ -15,10 +15,14 @@ func TestParse(t *testing.T) {
 		want string // for runsc, without its own name
 		more func(*Command) bool
 	}{
-		{"podman create", "create --bundle /b --pid-file /p ctr", "create", "ctr", "create --bundle=/b --pid-file=/p ctr",
-			func(c *Command) bool { return c.Bundle == "/b" && c.PIDFile == "/p" }},
-		{"the log's path ends in a verb", "--log /x/create --log-format json create --bundle /b id", "create", "id", "--log=/x/create --log-format=json create --bundle=/b id",
-			func(c *Command) bool { return c.Log == "/x/create" && c.LogFormat == "json" }},
+		{
+			"podman create", "create --bundle /b --pid-file /p ctr", "create", "ctr", "create --bundle=/b --pid-file=/p ctr",
+			func(c *Command) bool { return c.Bundle == "/b" && c.PIDFile == "/p" },
+		},
+		{
+			"the log's path ends in a verb", "--log /x/create --log-format json create --bundle /b id", "create", "id", "--log=/x/create --log-format=json create --bundle=/b id",
+			func(c *Command) bool { return c.Log == "/x/create" && c.LogFormat == "json" },
+		},
 		{"the log is called create", "--log create state id", "state", "id", "--log=create state id", nil},
 		{"root with an equals sign", "--root=/r state id", "state", "id", "--root=/r state id", func(c *Command) bool { return c.Root == "/r" }},
 		{"one dash as Go's flags take it", "-root /r -debug state id", "state", "id", "--root=/r --debug state id", nil},
@@ -37,19 +41,27 @@ func TestParse(t *testing.T) {
 		{"events, a part of a second", "events --interval 1500ms id", "events", "id", "events --interval=2 id", nil},
 		{"events, runsc's own spelling", "events --interval 7 id", "events", "id", "events --interval=7 id", nil},
 		{"events once", "events --stats id", "events", "id", "events --stats id", nil},
-		{"containerd's create", "--root /run/containerd/runc/k8s.io --log /b/log.json --log-format json --systemd-cgroup create --bundle /b --pid-file /b/init.pid --console-socket /s --no-new-keyring id", "create", "id",
+		{
+			"containerd's create", "--root /run/containerd/runc/k8s.io --log /b/log.json --log-format json --systemd-cgroup create --bundle /b --pid-file /b/init.pid --console-socket /s --no-new-keyring id", "create", "id",
 			"--root=/run/containerd/runc/k8s.io --log=/b/log.json --log-format=json create --bundle=/b --pid-file=/b/init.pid --console-socket=/s id",
-			func(c *Command) bool { return c.CgroupManager == "systemd" }},
+			func(c *Command) bool { return c.CgroupManager == "systemd" },
+		},
 		{"go-runc's rootless flag", "--rootless=true list --format=json", "list", "", "list --format=json", nil},
 		{"go-runc's update", "update --resources=- id", "update", "id", "update --resources=- id", nil},
-		{"go-runc's checkpoint", "checkpoint --image-path /i --work-path /w --tcp-established --ext-unix-sk --shell-job --file-locks --manage-cgroups-mode soft --empty-ns network --leave-running id", "checkpoint", "id",
-			"checkpoint --image-path=/i --work-path=/w --leave-running id", nil},
-		{"go-runc's restore", "restore --image-path /i --work-path /w --detach --pid-file /p --no-pivot -no-subreaper --bundle /b id", "restore", "id",
-			"restore --image-path=/i --work-path=/w --detach --pid-file=/p --no-subreaper --bundle=/b id", nil},
+		{
+			"go-runc's checkpoint", "checkpoint --image-path /i --work-path /w --tcp-established --ext-unix-sk --shell-job --file-locks --manage-cgroups-mode soft --empty-ns network --leave-running id", "checkpoint", "id",
+			"checkpoint --image-path=/i --work-path=/w --leave-running id", nil,
+		},
+		{
+			"go-runc's restore", "restore --image-path /i --work-path /w --detach --pid-file /p --no-pivot -no-subreaper --bundle /b id", "restore", "id",
+			"restore --image-path=/i --work-path=/w --detach --pid-file=/p --no-subreaper --bundle=/b id", nil,
+		},
 		{"CRI-O's delete", "--root /run/runc delete --force id", "delete", "id", "--root=/run/runc delete --force id", nil},
-		{"conmon's exec with --tty", "exec --pid-file /p --process /j --detach --tty --console-socket /c id", "exec", "id",
+		{
+			"conmon's exec with --tty", "exec --pid-file /p --process /j --detach --tty --console-socket /c id", "exec", "id",
 			"exec --pid-file=/p --process=/j --detach --console-socket=/c id",
-			func(c *Command) bool { return c.Process == "/j" && c.ConsoleSocket == "/c" && c.Detach }},
+			func(c *Command) bool { return c.Process == "/j" && c.ConsoleSocket == "/c" && c.Detach },
+		},
 		{"exec -t -e", "exec -t -e A=b -u 1:2 id sh -c x", "exec", "id", "exec --env=A=b --user=1:2 id sh -c x", nil},
 		{"flags of the command are its own", "exec id ls --detach -d", "exec", "id", "exec id ls --detach -d", func(c *Command) bool { return !c.Detach }},
 		{"two dashes end the flags", "exec -- id ls", "exec", "id", "exec id ls", nil},
