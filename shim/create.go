@@ -43,6 +43,9 @@ type request struct {
 	image  imageinfo.Info
 	drop   []string // annotations that came from the image
 
+	// mixedEnv names an engine whose bundles do not tell which variables came from
+	// the image; "" where that is known or cannot be.
+	mixedEnv string
 	cfg      *config.Config
 	profile  *config.Profile
 	anchor   domain.Anchor
@@ -166,6 +169,9 @@ func (s *shim) resolve() (*request, error) {
 		name = r.cfg.General.DefaultProfile
 	}
 	if r.profile, err = r.cfg.Profile(name); err != nil {
+	if err := r.checkProfileSource(); err != nil {
+		return nil, err
+	}
 		return nil, err
 	}
 	if workspace == "" {
@@ -206,7 +212,11 @@ func (r *request) findImage() error {
 	}
 	info, err := imageinfo.FromBundle(r.bundle, os.Getenv)
 	if errors.Is(err, imageinfo.ErrUnknown) {
-		return nil // not podman's: no other engine hands an image's annotations on
+		// Not podman's. docker, containerd and buildah hand no annotations of an
+		// image's on, and whoever wrote a bundle by hand wrote all of it. CRI-O does
+		// hand them on: its bundles look like podman's, and are refused below.
+		r.mixedEnv = engineOf(r.bundle)
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("find the container's image: %w", err)
@@ -255,6 +265,41 @@ func (r *request) workspace() (string, error) {
 	mounted := ""
 	for _, m := range r.doc.Mounts() {
 		if path.Clean(m.Destination) == spec.WorkspacePath {
+// engineOf names the engine that a bundle's path tells of, where that is one that
+// writes the image's variables and the user's into one list; else "".
+func engineOf(bundle string) string {
+	for part := range strings.SplitSeq(bundle, "/") {
+		if strings.HasPrefix(part, "io.containerd.runtime.") {
+			return "containerd or docker" // <state>/io.containerd.runtime.v2.task/<namespace>/<id>
+		}
+	}
+	if digits, ok := strings.CutPrefix(filepath.Base(bundle), "buildah"); ok && digits != "" && strings.Trim(digits, "0123456789") == "" {
+		return "buildah" // $TMPDIR/buildah<random>
+	}
+	return ""
+}
+
+// checkProfileSource refuses a profile that may be the image's choice: whoever
+// built the image would otherwise choose among the user's profiles, the loosest
+// too. Taking the default instead would be no better, as the user may have asked
+// for a stricter one. Where the image's variables can be told from the user's
+// (podman), or nobody but the user can have written the bundle, the variable
+// counts as it stands.
+func (r *request) checkProfileSource() error {
+	asked, ok := r.doc.Getenv(spec.ProfileEnv)
+	if !ok || asked == "" || r.annotation(profileAnnotation) != "" {
+		return nil
+	}
+	if spec.ImageProfile(r.doc, r.image.Env) {
+		r.notes = append(r.notes, fmt.Sprintf("LAZARET_PROFILE=%s comes from the image and was not followed; name a profile by the annotation %s", asked, profileAnnotation))
+		return nil
+	}
+	if r.mixedEnv == "" || asked == r.cfg.General.DefaultProfile {
+		return nil
+	}
+	return fmt.Errorf("LAZARET_PROFILE=%.64s: with %s it cannot be told whether the image or you set it: name the profile by the annotation %s, or by default_profile in [general]", asked, r.mixedEnv, profileAnnotation)
+}
+
 			mounted = "" // a later mount covers an earlier one
 			if m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind") {
 				mounted = m.Source
@@ -289,8 +334,7 @@ func (r *request) workspace() (string, error) {
 func (s *shim) enforceable(r *request) error {
 	p := r.profile
 	networks := flagValues(slices.Concat(s.cmd.Global, r.cfg.Runtime.Args), "network")
-	hostNet := !slices.ContainsFunc(r.doc.Namespaces(), func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace }) ||
-		slices.Contains(networks, "host")
+	hostNet := !slices.ContainsFunc(r.doc.Namespaces(), ownNetwork) || slices.Contains(networks, "host")
 	switch {
 	case p.Network.Mode == "filtered" && p.Network.ModeSet:
 		return fmt.Errorf(`profile %q asks for network.mode = "filtered", which this version cannot enforce yet: set "none", or "open" to accept an unfiltered network`, p.Name)
@@ -350,6 +394,24 @@ func flagValues(flags []string, name string) []string {
 	var out []string
 	for _, f := range flags {
 		if n, v, ok := strings.Cut(strings.TrimLeft(f, "-"), "="); ok && n == name {
+// ownNetwork reports whether n is a network namespace other than the host's,
+// which a path can name too (podman run --network ns:/proc/1/ns/net).
+func ownNetwork(n specs.LinuxNamespace) bool {
+	if n.Type != specs.NetworkNamespace {
+		return false
+	}
+	given, err := os.Stat(n.Path)
+	if n.Path == "" || err != nil {
+		return true // a fresh one, or one that runsc will not find either
+	}
+	for _, host := range []string{"/proc/self/ns/net", "/proc/1/ns/net"} {
+		if fi, err := os.Stat(host); err == nil && os.SameFile(fi, given) {
+			return false
+		}
+	}
+	return true
+}
+
 			out = append(out, v)
 		}
 	}

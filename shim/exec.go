@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/google/uuid"
@@ -55,6 +57,21 @@ func (s *shim) execVerb() error {
 		return err
 	}
 	return s.exec(lowRuntime{path: st.Runsc}, s.missingFlags(st.RunscFlags)...)
+}
+
+// detachedWords refuses what runsc would change without a word: to detach, it
+// starts itself once more without any argument that has "detach" in it, be it
+// the flag, a path, the container's id or a word of the command.
+func (s *shim) detachedWords() error {
+	if !s.cmd.Detach {
+		return nil
+	}
+	for _, w := range slices.Concat(s.cmd.Global, s.cmd.Flags, s.cmd.Args) {
+		if w != "--detach" && strings.Contains(w, "detach") {
+			return fmt.Errorf(`exec --detach: runsc drops every argument that contains "detach", such as %q: put the command into a --process file, and choose paths and container ids without that word`, w)
+		}
+	}
+	return nil
 }
 
 // execProcess gives the process of an exec its environment, in its process file

@@ -14,7 +14,7 @@ func (s *shim) features() error {
 	no := false
 	f := features.Features{
 		OCIVersionMin: "1.0.0",
-		OCIVersionMax: "1.2.1",
+		OCIVersionMax: specVersion,
 		Hooks:         []string{"prestart", "createRuntime", "createContainer", "poststart", "poststop"},
 		MountOptions:  []string{"bind", "rbind", "ro", "rw", "nosuid", "nodev", "noexec", "noatime", "private", "rprivate", "shared", "rshared", "slave", "rslave"},
 		Linux: &features.Linux{

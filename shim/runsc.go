@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,7 +53,19 @@ func (s *shim) lowRuntime(cfg *config.Config) lowRuntime {
 	if err != nil {
 		return lowRuntime{err: fmt.Errorf("low-level runtime: %w: install gVisor's runsc, or set [runtime] sandbox to its path", err)}
 	}
+	if isSelf(path) {
+		return lowRuntime{err: fmt.Errorf("low-level runtime: %s is lazaret-runtime itself, which would start itself for ever: set [runtime] sandbox to gVisor's runsc", path)}
+	}
 	return lowRuntime{path: path}
+}
+
+func isSelf(path string) bool {
+	other, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	self, err := os.Stat("/proc/self/exe")
+	return err == nil && os.SameFile(self, other)
 }
 
 var flagLine = regexp.MustCompile(`(?m)^\s+-([A-Za-z0-9_-]+)`)
@@ -83,13 +96,20 @@ func (l lowRuntime) ask() probed {
 	run := func(args ...string) string {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, l.path, args...) //nolint:gosec // the configured runtime is what we run
+		cmd := exec.CommandContext(ctx, l.path, args...)
 		cmd.Env = []string{"PATH=/usr/bin:/bin"}
+		// Whatever the program is: it and its children end with the time limit.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		cmd.WaitDelay = time.Second
 		out, _ := cmd.CombinedOutput() // runsc's help exits with 0 or 128, by version
 		return string(out)
 	}
 	first, _, _ := strings.Cut(run("--version"), "\n")
 	p.Version = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(first), "runsc version"))
+	if p.Version == "" {
+		return probed{} // hangs, or says nothing
+	}
 	for _, m := range flagLine.FindAllStringSubmatch(run("flags"), -1) {
 		p.Flags = append(p.Flags, m[1])
 	}

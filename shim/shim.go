@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +32,9 @@ const exitError = 1
 
 // program is how messages name us.
 const program = "lazaret"
+
+// specVersion is the newest runtime-spec that current runsc takes.
+const specVersion = "1.2.1"
 
 const usage = `lazaret-runtime is an OCI runtime that wraps gVisor's runsc.
 
@@ -51,7 +56,7 @@ See lazaret-runtime(8).
 func Main(args []string, stdout, stderr io.Writer) int {
 	cmd, err := ociargv.Parse(args)
 	if err != nil {
-		return report(&ociargv.Command{}, stderr, err)
+		return report(cmd, stderr, err)
 	}
 	env, err := hostenv.Detect(hostenv.Host())
 	if err != nil {
@@ -92,6 +97,9 @@ func (s *shim) run() error {
 	case "create", "run", "restore":
 		return s.create()
 	case "exec":
+		if err := s.detachedWords(); err != nil {
+			return err
+		}
 		return s.execVerb()
 	case "features":
 		return s.features()
@@ -103,8 +111,8 @@ func (s *shim) run() error {
 // container that is not known here, with the configured ones.
 func (s *shim) passThrough() error {
 	st, err := s.state()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && (s.cmd.Verb == "start" || s.cmd.Verb == "update") {
+		return err // these need to know; nothing else may keep a container from its end
 	}
 	if err != nil {
 		low := s.lowRuntime(nil)
@@ -175,7 +183,8 @@ func (s *shim) exec(low lowRuntime, extraGlobal ...string) error {
 }
 
 func (s *shim) version() error {
-	_, err := fmt.Fprintf(s.stdout, "%s\ncommit: %s\nspec: 1.2.1\n", version.String("lazaret-runtime"), version.Commit)
+	// containerd and docker read the words "version", "commit:" and "spec:".
+	_, err := fmt.Fprintf(s.stdout, "lazaret-runtime version %s\ncommit: %s\nspec: %s\ngo: %s\n", version.Version, version.Commit, specVersion, runtime.Version())
 	if err != nil {
 		return err
 	}
@@ -222,14 +231,32 @@ func appendLog(path, format, msg string) error {
 	return errors.Join(err, f.Close())
 }
 
-// oneLine keeps a message to one inert line: parts of it can come from an image.
+// maxLine bounds a message, in bytes before escapes: words of the command line
+// and of config.json can be in it.
+const maxLine = 4096
+
+// oneLine keeps a message to one inert line, as parts of it can come from an
+// image or from the workspace. Line breaks become blanks; whatever else a
+// terminal acts upon, or that hides or reorders text, is shown escaped.
 func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f {
-			return ' '
+	if len(s) > maxLine {
+		// The reason is at the end.
+		s = s[:maxLine/2] + " … " + s[len(s)-maxLine/2:]
+	}
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == '\n' || r == '\r' || r == '\t':
+			b.WriteByte(' ')
+		case r == utf8.RuneError && s[i] != "\uFFFD"[0], r < utf8.RuneSelf && !unicode.IsPrint(r):
+			fmt.Fprintf(&b, `\x%02x`, s[i]) // a byte that is no text, or a control character
+		case !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point):
+			fmt.Fprintf(&b, `\u{%x}`, r)
+		default:
+			b.WriteRune(r)
 		}
-		return r
-	}, s)
+	}
+	return b.String()
 }
 
 // hideNetSysctls gives this process, and the runsc that it becomes, a mount
