@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
@@ -42,10 +43,10 @@ type request struct {
 	doc    *spec.Document
 	image  imageinfo.Info
 	drop   []string // annotations that came from the image
-
 	// mixedEnv names an engine whose bundles do not tell which variables came from
 	// the image; "" where that is known or cannot be.
 	mixedEnv string
+
 	cfg      *config.Config
 	profile  *config.Profile
 	anchor   domain.Anchor
@@ -71,6 +72,10 @@ func (s *shim) create() error {
 		return err
 	}
 	stubs, err := s.planMasks(r)
+	if err != nil {
+		return err
+	}
+	readOnly, err := planReadOnly(r)
 	if err != nil {
 		return err
 	}
@@ -107,7 +112,7 @@ func (s *shim) create() error {
 		},
 		HookTimeoutSeconds: hookTimeout,
 		Masks:              r.masks,
-		ReadOnlyPaths:      readOnly(r),
+		ReadOnlyPaths:      readOnly,
 		IsolatedNetwork:    r.profile.Network.Mode == "none",
 		DropAnnotations:    r.drop,
 	}
@@ -164,14 +169,14 @@ func (s *shim) resolve() (*request, error) {
 	if r.cfg, err = config.Load(s.configOptions(workspace)); err != nil {
 		return nil, err
 	}
+	if err := r.checkProfileSource(); err != nil {
+		return nil, err
+	}
 	name := r.profileName()
 	if name == "" {
 		name = r.cfg.General.DefaultProfile
 	}
 	if r.profile, err = r.cfg.Profile(name); err != nil {
-	if err := r.checkProfileSource(); err != nil {
-		return nil, err
-	}
 		return nil, err
 	}
 	if workspace == "" {
@@ -260,11 +265,6 @@ func (r *request) profileName() string {
 	return ""
 }
 
-// workspace is the canonical host path of the Agent Workspace, "" for none.
-func (r *request) workspace() (string, error) {
-	mounted := ""
-	for _, m := range r.doc.Mounts() {
-		if path.Clean(m.Destination) == spec.WorkspacePath {
 // engineOf names the engine that a bundle's path tells of, where that is one that
 // writes the image's variables and the user's into one list; else "".
 func engineOf(bundle string) string {
@@ -300,6 +300,11 @@ func (r *request) checkProfileSource() error {
 	return fmt.Errorf("LAZARET_PROFILE=%.64s: with %s it cannot be told whether the image or you set it: name the profile by the annotation %s, or by default_profile in [general]", asked, r.mixedEnv, profileAnnotation)
 }
 
+// workspace is the canonical host path of the Agent Workspace, "" for none.
+func (r *request) workspace() (string, error) {
+	mounted := ""
+	for _, m := range r.doc.Mounts() {
+		if path.Clean(m.Destination) == spec.WorkspacePath {
 			mounted = "" // a later mount covers an earlier one
 			if m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind") {
 				mounted = m.Source
@@ -389,11 +394,6 @@ func (s *shim) enforceable(r *request) error {
 	return nil
 }
 
-// flagValues are the values that a runsc flag is given.
-func flagValues(flags []string, name string) []string {
-	var out []string
-	for _, f := range flags {
-		if n, v, ok := strings.Cut(strings.TrimLeft(f, "-"), "="); ok && n == name {
 // ownNetwork reports whether n is a network namespace other than the host's,
 // which a path can name too (podman run --network ns:/proc/1/ns/net).
 func ownNetwork(n specs.LinuxNamespace) bool {
@@ -412,6 +412,11 @@ func ownNetwork(n specs.LinuxNamespace) bool {
 	return true
 }
 
+// flagValues are the values that a runsc flag is given.
+func flagValues(flags []string, name string) []string {
+	var out []string
+	for _, f := range flags {
+		if n, v, ok := strings.Cut(strings.TrimLeft(f, "-"), "="); ok && n == name {
 			out = append(out, v)
 		}
 	}
@@ -437,6 +442,7 @@ func (s *shim) planMasks(r *request) (stubs []string, err error) {
 	}
 	writable := workspaceWritable(r.doc)
 	for _, m := range r.profile.Masks {
+		m = inWorkspace(m) // else runsc would leave its mount point behind
 		if path.IsAbs(m) {
 			r.masks = append(r.masks, m)
 			continue
@@ -470,34 +476,89 @@ func workspaceWritable(doc *spec.Document) bool {
 	return writable
 }
 
-// readOnly are the paths of the workspace that the sandbox may only read.
-func readOnly(r *request) []spec.ReadOnlyPath {
-	var out []spec.ReadOnlyPath
-	if r.anchor.Workspace == "" {
-		return nil
+// planReadOnly lists the paths of the workspace that the sandbox may only read.
+// No step of a path may be a symbolic link: what is bound is found on the host,
+// where a link made by the agent of an earlier session could lead to any file.
+func planReadOnly(r *request) (out []spec.ReadOnlyPath, err error) {
+	ws := r.anchor.Workspace
+	if ws == "" {
+		return nil, nil
 	}
-	add := func(name string) {
-		src := filepath.Join(r.anchor.Workspace, name)
-		if fi, err := os.Lstat(src); err == nil && (fi.IsDir() || fi.Mode().IsRegular()) {
-			out = append(out, spec.ReadOnlyPath{Source: src, Destination: path.Join(spec.WorkspacePath, name)})
+	add := func(rel string) error {
+		switch found, err := plainBeneath(ws, rel); {
+		case err != nil:
+			return fmt.Errorf("%s of the workspace cannot be made read-only: %w", rel, err)
+		case found:
+			out = append(out, spec.ReadOnlyPath{Source: filepath.Join(ws, rel), Destination: path.Join(spec.WorkspacePath, rel)})
+		case slices.Contains(r.profile.ReadOnly, rel):
+			r.notes = append(r.notes, "read_only: "+rel+" is not there, so the sandbox can make it")
 		}
+		return nil
 	}
 	// What decides over the agent: the workspace's own file, and in a broad
 	// workspace the user's configuration and the trust store.
 	for _, p := range r.cfg.GuardedPaths() {
-		if rel, err := filepath.Rel(r.anchor.Workspace, p); err == nil && filepath.IsLocal(rel) {
-			add(rel)
+		if rel, err := filepath.Rel(ws, p); err == nil && filepath.IsLocal(rel) {
+			if err := add(rel); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if r.profile.Git == "off" {
-		add(".git")
-	}
-	for _, p := range r.profile.ReadOnly {
-		if filepath.IsLocal(p) {
-			add(p)
+		if err := add(".git"); err != nil {
+			return nil, err
 		}
 	}
-	return out
+	for _, p := range r.profile.ReadOnly {
+		rel := inWorkspace(p)
+		if !filepath.IsLocal(rel) {
+			return nil, fmt.Errorf("read_only %q of profile %q: this version makes only paths of the workspace read-only: take it out, or mount it with podman run --volume …:ro", p, r.profile.Name)
+		}
+		if err := add(rel); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// inWorkspace is a profile's path relative to the workspace, where it leads
+// there.
+func inWorkspace(p string) string {
+	if rel, ok := strings.CutPrefix(path.Clean(p), spec.WorkspacePath+"/"); ok {
+		return rel
+	}
+	return p
+}
+
+// plainBeneath tells whether rel is a directory or plain file below dir, to
+// which no symbolic link leads (openat2(2)).
+func plainBeneath(dir, rel string) (found bool, err error) {
+	d, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, fmt.Errorf("open %s: %w", dir, err)
+	}
+	defer func() { _ = unix.Close(d) }() // O_PATH has nothing to lose
+	fd, err := unix.Openat2(d, rel, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return false, nil
+	case errors.Is(err, unix.ELOOP):
+		return false, errors.New("a symbolic link leads there: put the file or directory itself there")
+	case err != nil:
+		return false, err
+	}
+	defer func() { _ = unix.Close(fd) }() // O_PATH has nothing to lose
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, err
+	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFDIR && kind != unix.S_IFREG {
+		return false, errors.New("it is neither a directory nor a plain file: replace it")
+	}
+	return true, nil
 }
 
 // bringPIDFile makes sure that runsc writes its sandbox's pid somewhere: the

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/domain"
@@ -239,4 +240,81 @@ func TestPlanMasks(t *testing.T) {
 			t.Errorf("masks %q, %v", r.masks, err)
 		}
 	})
+}
+
+// A link in the workspace is the agent's: what is bound read-only must never be
+// found through one.
+func TestPlanReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	ws, secret := filepath.Join(dir, "ws"), filepath.Join(dir, "secret")
+	for _, d := range []string{filepath.Join(ws, "sub"), filepath.Join(ws, ".git"), secret} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{filepath.Join(ws, "sub/file"), filepath.Join(secret, "key")} {
+		if err := os.WriteFile(f, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range map[string]string{"link": secret, "file": filepath.Join(secret, "key"), "inner": "sub"} {
+		if err := os.Symlink(target, filepath.Join(ws, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(ws, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name  string
+		paths []string
+		git   string
+		want  []string // destinations
+		notes int
+		fails string
+	}{
+		{"nothing", nil, "sentry", nil, 0, ""},
+		{"file and directory", []string{"sub/file", "sub"}, "sentry", []string{"/workspace/sub/file", "/workspace/sub"}, 0, ""},
+		{"written as the sandbox sees it", []string{"/workspace/sub/"}, "sentry", []string{"/workspace/sub"}, 0, ""},
+		{"git is off", nil, "off", []string{"/workspace/.git"}, 0, ""},
+		{"not there", []string{"no"}, "sentry", nil, 1, ""},
+		{"a link to a file of the host", []string{"file"}, "sentry", nil, 0, "symbolic link"},
+		{"a file behind a link out of the workspace", []string{"link/key"}, "sentry", nil, 0, "symbolic link"},
+		{"a file behind a link within the workspace", []string{"inner/file"}, "sentry", nil, 0, "symbolic link"},
+		{"a FIFO", []string{"fifo"}, "sentry", nil, 0, "neither"},
+		{"out of the workspace", []string{"../secret/key"}, "sentry", nil, 0, "only paths of the workspace"},
+		{"elsewhere in the sandbox", []string{"/etc"}, "sentry", nil, 0, "only paths of the workspace"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &request{
+				cfg: &config.Config{}, profile: &config.Profile{Name: "p", ReadOnly: tt.paths, Git: tt.git},
+				anchor: domain.New("p", ws, "/data"),
+			}
+			got, err := planReadOnly(r)
+			if tt.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.fails) {
+					t.Errorf("got %v, %v", got, err)
+				}
+				return
+			}
+			var destinations []string
+			for _, p := range got {
+				destinations = append(destinations, p.Destination)
+			}
+			if err != nil || !slices.Equal(destinations, tt.want) || len(r.notes) != tt.notes {
+				t.Errorf("got %q, notes %q, %v", destinations, r.notes, err)
+			}
+		})
+	}
+	if err := os.Rename(filepath.Join(ws, ".git"), filepath.Join(ws, "g")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("g", filepath.Join(ws, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	r := &request{cfg: &config.Config{}, profile: &config.Profile{Name: "p", Git: "off"}, anchor: domain.New("p", ws, "/data")}
+	if got, err := planReadOnly(r); err == nil {
+		t.Errorf(".git as a link was accepted: %v", got)
+	}
 }
