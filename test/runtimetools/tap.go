@@ -17,7 +17,7 @@ type outcome struct {
 }
 
 // Run-dependent parts of a description: container ids, bundle folders, inodes.
-var varying = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|ocitest[0-9]+|\[[0-9]+\]|[0-9]{5,}`)
+var varying = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|ocitest[0-9]+|\[[0-9]+\]|[0-9]{5,}|exit status [0-9]+`)
 
 var assertion = regexp.MustCompile(`^(not )?ok\s+[0-9]+(?:\s+-)?\s*(.*)$`)
 
