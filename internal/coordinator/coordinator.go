@@ -34,6 +34,9 @@ const (
 	socketCheck = 2 * time.Second
 	// drain bounds the wait for requests in flight at the end.
 	drain = 2 * time.Second
+	// claimTime is more than passes between the making of a container's directory
+	// and the lease in it.
+	claimTime = time.Second
 )
 
 // container is one container of the domain.
@@ -192,7 +195,8 @@ loop:
 			}
 		}
 	}
-	return errors.Join(result, c.teardown(srv, ln, lock))
+	// ctx may be over: what is left to do has its own bound.
+	return errors.Join(result, c.teardown(context.WithoutCancel(ctx), srv, ln, lock))
 }
 
 // poke asks the main loop to look whether anything is left to do.
@@ -246,7 +250,7 @@ func (c *Coordinator) empty() bool {
 
 // teardown removes everything that this process made. The hold-to-bind lock is
 // held so that a successor starts after us; only a signal comes without it.
-func (c *Coordinator) teardown(srv *http.Server, ln *peerListener, lock *wire.Lock) error {
+func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerListener, lock *wire.Lock) error {
 	c.mu.Lock()
 	c.closing = true
 	left := len(c.containers)
@@ -261,7 +265,7 @@ func (c *Coordinator) teardown(srv *http.Server, ln *peerListener, lock *wire.Lo
 		}
 		lock = l
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	ctx, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
 	ln.unlink()
 	var errs []error
@@ -375,6 +379,9 @@ func (ct *container) sandboxFromPIDFile() *process {
 	if err != nil || fi.ModTime().Before(ct.prepared.Add(-time.Second)) {
 		return nil
 	}
+	if !fi.Mode().IsRegular() {
+		return nil // a FIFO would keep us for ever
+	}
 	data, err := os.ReadFile(ct.pidFile)
 	if err != nil {
 		return nil
@@ -435,13 +442,16 @@ func (c *Coordinator) prepare(req *wire.PrepareRequest, peer *process) (*wire.Pr
 		return fail(wire.CodeClosing, "coordinator is closing")
 	}
 	if old := c.containers[req.ContainerID]; old != nil {
-		return fail(wire.CodeRefused, "container %s exists already in domain %s", req.ContainerID, c.spec.Domain.Hash)
+		if !old.proc.ended() {
+			return fail(wire.CodeRefused, "container %s exists already in domain %s", req.ContainerID, c.spec.Domain.Hash)
+		}
+		c.forget(old) // its end has not been seen yet
 	}
 	if err := c.stubs.make(c.spec.Domain.Workspace, req.Stubs); err != nil {
 		return fail(wire.CodeRefused, "mask the workspace: %w", err)
 	}
-	if err := os.MkdirAll(req.StateDir, 0o700); err != nil {
-		return fail(wire.CodeInternal, "keep the container's state: %w", err)
+	if err := claimState(req.StateDir); err != nil {
+		return fail(wire.CodeRefused, "container %s: %w", req.ContainerID, err)
 	}
 	if err := containerstate.WriteLease(req.StateDir, containerstate.Lease{Version: containerstate.Version, PID: peer.pid, StartTime: start}); err != nil {
 		return fail(wire.CodeInternal, "keep the container's state: %w", err)
@@ -455,6 +465,35 @@ func (c *Coordinator) prepare(req *wire.PrepareRequest, peer *process) (*wire.Pr
 	go c.watch(ct, peer)
 	c.log.Info("container prepared", "container", ct.id, "pid", peer.pid, "notes", req.Notes)
 	return &wire.PrepareResponse{RunDir: c.runDir}, nil
+}
+
+// claimState makes the container's directory, whose making is the claim on its
+// id: another domain, and so another coordinator, may have a container of that
+// id, whose later calls would then be given our settings.
+func claimState(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return fmt.Errorf("keep its state: %w", err)
+	}
+	for range 3 {
+		err := os.Mkdir(dir, 0o700)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("keep its state: %w", err)
+		}
+		lease, err := containerstate.ReadLease(dir)
+		if err == nil && lease.Alive() {
+			return fmt.Errorf("one of that id exists already in another domain (pid %d): remove it or choose another id", lease.PID)
+		}
+		if fi, serr := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && serr == nil && time.Since(fi.ModTime()) < claimTime {
+			return errors.New("one of that id is being made in another domain: choose another id")
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove the state of a dead container: %w", err)
+		}
+	}
+	return errors.New("others make containers of that id all the time: choose another id")
 }
 
 func (c *Coordinator) attachRequest(req *wire.AttachRequest) error {

@@ -268,10 +268,11 @@ func TestSandboxKnownOnlyByItsPIDFile(t *testing.T) {
 	_ = f.ensure().Close()
 	box := sandbox(t)
 	req := f.prepareRequest("c1")
+	req.PIDFile = filepath.Join(f.spec.RuntimeDir, "pid")
 	// The shell's curl is the process that prepares: what it "creates" must be
 	// in the pid file by the time it ends.
-	script := fmt.Sprintf(`mkdir -p %s; echo %d > %s; curl -sS --fail --unix-socket %s -d '{"version":1,"domain":{"profile":"default","workspace":"%s","hash":"%s","root":"%s"},"container_id":"c1","pid_file":"%s","state_dir":"%s"}' http://lazaret/v1/prepare`,
-		req.StateDir, box.Process.Pid, req.PIDFile,
+	script := fmt.Sprintf(`echo %d > %s; curl -sS --fail --unix-socket %s -d '{"version":1,"domain":{"profile":"default","workspace":"%s","hash":"%s","root":"%s"},"container_id":"c1","pid_file":"%s","state_dir":"%s"}' http://lazaret/v1/prepare`,
+		box.Process.Pid, req.PIDFile,
 		f.spec.Domain.SocketPath(f.spec.ControlDir), f.ws, f.spec.Domain.Hash, f.spec.Domain.Root, req.PIDFile, req.StateDir)
 	if out, err := exec.CommandContext(t.Context(), "sh", "-c", script).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -284,6 +285,79 @@ func TestSandboxKnownOnlyByItsPIDFile(t *testing.T) {
 	end(box)
 	f.gone(pid)
 	f.nothingLeft()
+}
+
+func TestPIDFileThatIsAFIFOKeepsNobody(t *testing.T) {
+	f := newFixture(t)
+	_ = f.ensure().Close()
+	pid := f.pid()
+	req := f.prepareRequest("c1")
+	req.PIDFile = filepath.Join(f.spec.RuntimeDir, "pid")
+	must(t, unix.Mkfifo(req.PIDFile, 0o600))
+	body := fmt.Sprintf(`{"version":1,"domain":{"profile":"default","workspace":%q,"hash":%q,"root":%q},"container_id":"c1","pid_file":%q,"state_dir":%q}`,
+		f.ws, f.spec.Domain.Hash, f.spec.Domain.Root, req.PIDFile, req.StateDir)
+	create := exec.CommandContext(t.Context(), "curl", "-sS", "--fail", "--unix-socket", f.spec.Domain.SocketPath(f.spec.ControlDir), "-d", body, "http://lazaret/v1/prepare")
+	if out, err := create.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	f.gone(pid)
+	f.nothingLeft()
+}
+
+// Later calls know a container by its id alone.
+func TestIDThatLivesInAnotherDomain(t *testing.T) {
+	f, other := newFixture(t), newFixture(t)
+	other.spec.RuntimeDir = f.spec.RuntimeDir
+	for _, x := range []*fixture{f, other} {
+		_ = x.ensure().Close()
+	}
+	box := sandbox(t)
+	must(t, errors.Join(f.prepare("c1"), f.attach("c1", box.Process.Pid)))
+	before, err := containerstate.ReadLease(containerstate.Dir(f.spec.RuntimeDir, "c1"))
+	must(t, err)
+	if err := other.prepare("c1"); err == nil || !strings.Contains(err.Error(), "another domain (pid "+strconv.Itoa(box.Process.Pid)) {
+		t.Errorf("got %v", err)
+	}
+	if now, err := containerstate.ReadLease(containerstate.Dir(f.spec.RuntimeDir, "c1")); err != nil || now != before {
+		t.Errorf("the lease of the first became %+v, %v", now, err)
+	}
+	must(t, f.release("c1"))
+	must(t, other.prepare("c1")) // free now
+	must(t, other.release("c1"))
+	f.nothingLeft()
+}
+
+func TestIDOfADeadContainerOfAnotherDomainIsFree(t *testing.T) {
+	f := newFixture(t)
+	_ = f.ensure().Close()
+	dead := sandbox(t)
+	start, err := containerstate.StartTime(dead.Process.Pid)
+	must(t, err)
+	end(dead)
+	dir := containerstate.Dir(f.spec.RuntimeDir, "c1")
+	must(t, os.MkdirAll(dir, 0o700))
+	must(t, containerstate.WriteLease(dir, containerstate.Lease{Version: containerstate.Version, Attached: true, PID: dead.Process.Pid, StartTime: start}))
+	must(t, os.WriteFile(filepath.Join(dir, "state.json"), []byte("the old one's"), 0o600))
+	must(t, f.prepare("c1"))
+	if _, err := os.Stat(filepath.Join(dir, "state.json")); err == nil {
+		t.Error("the dead container's state is left")
+	}
+	must(t, f.release("c1"))
+	f.nothingLeft()
+}
+
+// A restart can come before the coordinator has seen the end.
+func TestSameIDRightAfterTheSandboxsEnd(t *testing.T) {
+	f := newFixture(t)
+	keep := f.ensure()
+	must(t, keep.Call(wire.PathSessions, wire.SessionRequest{Version: wire.Version, SessionID: "00000000-0000-4000-8000-000000000000", Kind: "run"}, &wire.Empty{}, time.Second))
+	for range 20 {
+		box := sandbox(t)
+		must(t, f.prepare("c1"))
+		must(t, f.attach("c1", box.Process.Pid))
+		end(box)
+	}
+	_ = keep.Close()
 }
 
 func TestSessionsCount(t *testing.T) {

@@ -65,4 +65,22 @@ func (p *process) wait() {
 	})
 }
 
+// ended reports whether the process has ended; also once p is closed, which is
+// when it has been seen to end.
+func (p *process) ended() bool {
+	rc, err := p.f.SyscallConn()
+	if err != nil {
+		return true
+	}
+	over := true
+	if err := rc.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
+		n, err := unix.Poll(fds, 0)
+		over = err == nil && n > 0
+	}); err != nil {
+		return true
+	}
+	return over
+}
+
 func (p *process) close() { _ = p.f.Close() } // a pidfd has nothing to lose
