@@ -361,6 +361,7 @@ func (s *shim) enforceable(r *request) error {
 			r.notes = append(r.notes, `.git is not guarded: this version has no Git Sentry yet; set git = "off" for a read-only .git`)
 		}
 	}
+	r.noteUnused()
 	probe := r.low.probe(s.env)
 	if len(probe.Flags) == 0 {
 		return fmt.Errorf("%s does not answer as runsc does: set [runtime] sandbox to gVisor's runsc", r.low.path)
@@ -410,6 +411,24 @@ func ownNetwork(n specs.LinuxNamespace) bool {
 		}
 	}
 	return true
+}
+
+// noteUnused notes settings that somebody made and that this version does not
+// act upon. None of them holds the sandbox in: without them it gets less.
+func (r *request) noteUnused() {
+	set := func(key string) bool { return r.cfg.Origin(key).File != "" }
+	own := "profiles." + r.profile.Name + "."
+	for _, list := range []struct {
+		name  string
+		value []string
+	}{{"state_paths", r.profile.StatePaths}, {"persist", r.profile.Persist}} {
+		if set(own+list.name) && len(list.value) > 0 {
+			r.notes = append(r.notes, list.name+" has no effect: this version has no State Anchor yet; what the sandbox writes there goes with the container")
+		}
+	}
+	if len(r.profile.Escalation.AutoApprove) > 0 || set("escalation.enabled") && r.profile.Escalation.Enabled {
+		r.notes = append(r.notes, "escalation has no effect: this version has no host escalation yet; lazaret-escalate in the sandbox says so and runs nothing")
+	}
 }
 
 // flagValues are the values that a runsc flag is given.

@@ -318,3 +318,44 @@ func TestPlanReadOnly(t *testing.T) {
 		t.Errorf(".git as a link was accepted: %v", got)
 	}
 }
+
+func TestNoteUnused(t *testing.T) {
+	tests := []struct {
+		name, file string
+		want       []string // a part of each note
+	}{
+		{"defaults", "", nil},
+		{"kept directories", "[profiles.default]\nstate_paths = [\"/usr\"]\npersist = [\"/root\"]\n", []string{"state_paths has no effect", "persist has no effect"}},
+		{"nothing to keep", "[profiles.default]\nstate_paths = []\npersist = []\n", nil},
+		{"escalation asked for", "[escalation]\nenabled = true\n", []string{"escalation has no effect"}},
+		{"commands approved", "[escalation]\nauto_approve = [[\"notify-send\"]]\n", []string{"escalation has no effect"}},
+		{"escalation off", "[escalation]\nenabled = false\n", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			home := t.TempDir()
+			file := filepath.Join(home, "c.toml")
+			if err := os.WriteFile(file, []byte(tt.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := config.Load(config.Options{Home: home, File: file})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := cfg.Profile("default")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &request{cfg: cfg, profile: p}
+			r.noteUnused()
+			if len(r.notes) != len(tt.want) {
+				t.Fatalf("notes %q", r.notes)
+			}
+			for i, part := range tt.want {
+				if !strings.Contains(r.notes[i], part) {
+					t.Errorf("note %q lacks %q", r.notes[i], part)
+				}
+			}
+		})
+	}
+}
