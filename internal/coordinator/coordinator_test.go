@@ -323,7 +323,9 @@ func TestIDThatLivesInAnotherDomain(t *testing.T) {
 	}
 	must(t, f.release("c1"))
 	must(t, other.prepare("c1")) // free now
+	pid := other.pid()
 	must(t, other.release("c1"))
+	other.gone(pid)
 	f.nothingLeft()
 }
 
@@ -342,7 +344,9 @@ func TestIDOfADeadContainerOfAnotherDomainIsFree(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "state.json")); err == nil {
 		t.Error("the dead container's state is left")
 	}
+	pid := f.pid()
 	must(t, f.release("c1"))
+	f.gone(pid)
 	f.nothingLeft()
 }
 

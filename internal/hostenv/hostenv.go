@@ -71,25 +71,30 @@ func Detect(src Source) (Env, error) {
 	return e, nil
 }
 
-// rootlessUID tells whose user namespace we are root of. podman says it in
-// _CONTAINERS_ROOTLESS_UID; without that, a map whose uid 0 is exactly one
-// foreign id is a rootless engine's (newuidmap(1) maps the caller alone to 0).
+// rootlessUID tells whose user namespace we are root of: a map whose uid 0 is
+// exactly one foreign id is a rootless engine's (newuidmap(1) maps the caller
+// alone to 0). podman says it in _CONTAINERS_ROOTLESS_UID too, which counts only
+// where the map does not say that we are the host's root: a variable that came
+// along with sudo must not turn root's containers into somebody's.
 func rootlessUID(src Source) (int, bool) {
+	data, err := os.ReadFile(src.UIDMap)
+	if err == nil {
+		for line := range strings.Lines(string(data)) {
+			f := strings.Fields(line)
+			if len(f) != 3 || f[0] != "0" {
+				continue
+			}
+			uid, err := strconv.Atoi(f[1])
+			switch {
+			case err == nil && uid == 0:
+				return 0, false
+			case err == nil && f[2] == "1":
+				return uid, true
+			}
+		}
+	}
 	if v := src.Getenv("_CONTAINERS_ROOTLESS_UID"); v != "" {
 		if uid, err := strconv.Atoi(v); err == nil && uid > 0 {
-			return uid, true
-		}
-	}
-	data, err := os.ReadFile(src.UIDMap)
-	if err != nil {
-		return 0, false
-	}
-	for line := range strings.Lines(string(data)) {
-		f := strings.Fields(line)
-		if len(f) != 3 || f[0] != "0" || f[2] != "1" {
-			continue
-		}
-		if uid, err := strconv.Atoi(f[1]); err == nil && uid > 0 {
 			return uid, true
 		}
 	}

@@ -34,6 +34,12 @@ func TestDetect(t *testing.T) {
 			want:   func(d string) Env { return Env{UID: 0, RuntimeDir: d + "/run/lazaret", Home: "/root"} },
 		},
 		{
+			name:   "podman's variable does not make the host's root an ordinary user",
+			env:    map[string]string{"_CONTAINERS_ROOTLESS_UID": "1000", "XDG_RUNTIME_DIR": "/run/user/1000"},
+			uidMap: "         0          0 4294967295\n",
+			want:   func(d string) Env { return Env{UID: 0, RuntimeDir: d + "/run/lazaret", Home: "/root"} },
+		},
+		{
 			name:   "root of a container with a range of ids is rootful",
 			uidMap: "0 100000 65536\n",
 			want:   func(d string) Env { return Env{UID: 0, RuntimeDir: d + "/run/lazaret", Home: "/root"} },

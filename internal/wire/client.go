@@ -35,6 +35,10 @@ func Dial(socket string, timeout time.Duration) (*Conn, error) {
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
 			return nil, fmt.Errorf("%w at %s", ErrNoCoordinator, socket)
 		}
+		if errors.Is(err, unix.EACCES) {
+			// Ours has mode 0600 and we are its owner.
+			return nil, fmt.Errorf("control socket %s is not yours to use: somebody took the name; remove the file or set control_dir in [general]", socket)
+		}
 		return nil, fmt.Errorf("connect to coordinator: %w", err)
 	}
 	uc, ok := c.(*net.UnixConn)
