@@ -22,11 +22,11 @@ import (
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "--version" {
-		fmt.Fprintln(os.Stdout, version.String("lazaret-coordinator"))
+		_, _ = fmt.Fprintln(os.Stdout, version.String("lazaret-coordinator"))
 		return
 	}
 	if len(os.Args) == 2 && (os.Args[1] == "--help" || os.Args[1] == "-h") {
-		fmt.Fprintln(os.Stdout, "lazaret-coordinator holds one Lazaret domain while it is in use.\nThe runtime starts it with its settings on standard input; see lazaret-runtime(8).")
+		_, _ = fmt.Fprintln(os.Stdout, "lazaret-coordinator holds one Lazaret domain while it is in use.\nThe runtime starts it with its settings on standard input; see lazaret-runtime(8).")
 		return
 	}
 	if err := run(); err != nil {

@@ -19,7 +19,7 @@ const (
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "--version" {
-		fmt.Fprintln(os.Stdout, version.String("lazaret-escalate"))
+		_, _ = fmt.Fprintln(os.Stdout, version.String("lazaret-escalate"))
 		return
 	}
 	_, err := os.Stat(socket)

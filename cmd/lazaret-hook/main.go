@@ -12,14 +12,14 @@ import (
 
 func main() {
 	if len(os.Args) < 2 || os.Args[1] == "--help" || os.Args[1] == "-h" {
-		fmt.Fprintln(os.Stdout, "usage: lazaret-hook prestart|poststop [DOMAIN] < OCI state\nThe low-level runtime starts this hook of a container; see lazaret-runtime(8).")
+		_, _ = fmt.Fprintln(os.Stdout, "usage: lazaret-hook prestart|poststop [DOMAIN] < OCI state\nThe low-level runtime starts this hook of a container; see lazaret-runtime(8).")
 		if len(os.Args) < 2 {
 			os.Exit(1)
 		}
 		return
 	}
 	if os.Args[1] == "--version" {
-		fmt.Fprintln(os.Stdout, version.String("lazaret-hook"))
+		_, _ = fmt.Fprintln(os.Stdout, version.String("lazaret-hook"))
 		return
 	}
 	if err := hooks.Run(os.Args[1], os.Stdin, os.Getenv); err != nil {

@@ -11,7 +11,7 @@ import (
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "--version" {
-		fmt.Fprintln(os.Stdout, version.String("lazaret-netrouter"))
+		_, _ = fmt.Fprintln(os.Stdout, version.String("lazaret-netrouter"))
 		return
 	}
 	// A gateway that does not filter must not come up by accident.
