@@ -340,7 +340,13 @@ func (s *shim) enforceable(r *request) error {
 	p := r.profile
 	networks := flagValues(slices.Concat(s.cmd.Global, r.cfg.Runtime.Args), "network")
 	hostNet := !slices.ContainsFunc(r.doc.Namespaces(), ownNetwork) || slices.Contains(networks, "host")
+	unsafe := func(arg string) bool {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		return name == unsafeFlag
+	}
 	switch {
+	case slices.ContainsFunc(r.cfg.Runtime.Args, unsafe):
+		return errUnsafeFlag()
 	case p.Network.Mode == "filtered" && p.Network.ModeSet:
 		return fmt.Errorf(`profile %q asks for network.mode = "filtered", which this version cannot enforce yet: set "none", or "open" to accept an unfiltered network`, p.Name)
 	case p.Network.AllowSet && p.Network.Mode != "open":

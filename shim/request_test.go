@@ -166,6 +166,8 @@ func TestNetworkThatCannotBeEnforced(t *testing.T) {
 		{"host network by flag", config.Network{Mode: "filtered"}, same, []string{"--network=host"}, nil, "host network refused"},
 		{"host network by configuration", config.Network{Mode: "filtered"}, same, nil, []string{"--network=host"}, "host network refused"},
 		{"none with another network by flag", config.Network{Mode: "none", ModeSet: true}, same, []string{"--network=sandbox"}, nil, "take that flag away"},
+		{"a sandbox without walls", config.Network{Mode: "open"}, same, nil, []string{"--TESTONLY-unsafe-nonroot"}, "own walls down"},
+		{"a sandbox without walls, spelt otherwise", config.Network{Mode: "open"}, same, nil, []string{"-TESTONLY-unsafe-nonroot=true"}, "own walls down"},
 		{"none with another network by configuration", config.Network{Mode: "none", ModeSet: true}, same, nil, []string{"-network=sandbox"}, "take that flag away"},
 	}
 	for _, tt := range tests {

@@ -59,11 +59,20 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return report(cmd, stderr, err)
 	}
 	env, err := hostenv.Detect(hostenv.Host())
-	if err != nil {
+	if err != nil && preparedVerb(cmd.Verb) {
+		// Others go on as if nothing were known of the container: whoever spoils the
+		// runtime directory must not keep it from its end.
 		return report(cmd, stderr, err)
 	}
 	s := &shim{cmd: cmd, env: env, stdout: stdout, stderr: stderr}
 	return report(cmd, stderr, s.run())
+}
+
+// unsafeFlag is what advice found online adds to make runsc start rootless.
+const unsafeFlag = "TESTONLY-unsafe-nonroot"
+
+func errUnsafeFlag() error {
+	return fmt.Errorf("flag %s takes the sandbox's own walls down: leave it out; rootless engines need no such flag here", unsafeFlag)
 }
 
 type shim struct {
@@ -74,8 +83,8 @@ type shim struct {
 }
 
 func (s *shim) run() error {
-	if s.cmd.HasGlobal("TESTONLY-unsafe-nonroot") {
-		return errors.New("flag TESTONLY-unsafe-nonroot takes the sandbox's own walls down: leave it out; rootless engines need no such flag here")
+	if s.cmd.HasGlobal(unsafeFlag) {
+		return errUnsafeFlag()
 	}
 	if s.cmd.Verb == "" && s.cmd.Version {
 		return s.version()
@@ -107,11 +116,20 @@ func (s *shim) run() error {
 	return s.passThrough()
 }
 
+// preparedVerb reports whether Lazaret does something of its own for a verb.
+func preparedVerb(verb string) bool {
+	switch verb {
+	case "create", "run", "restore", "exec", "start", "update":
+		return true
+	}
+	return false
+}
+
 // passThrough becomes runsc with the container's own settings, or, for a
 // container that is not known here, with the configured ones.
 func (s *shim) passThrough() error {
 	st, err := s.state()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && (s.cmd.Verb == "start" || s.cmd.Verb == "update") {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && preparedVerb(s.cmd.Verb) {
 		return err // these need to know; nothing else may keep a container from its end
 	}
 	if err != nil {
@@ -145,7 +163,7 @@ func (s *shim) passThrough() error {
 // fs.ErrNotExist when it names none that we know.
 func (s *shim) state() (containerstate.State, error) {
 	id := s.cmd.ID()
-	if !containerstate.ValidID(id) {
+	if !containerstate.ValidID(id) || s.env.RuntimeDir == "" {
 		return containerstate.State{}, fs.ErrNotExist
 	}
 	return containerstate.ReadState(containerstate.Dir(s.env.RuntimeDir, id))
