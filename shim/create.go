@@ -119,11 +119,17 @@ func (s *shim) create() error {
 	if err := spec.RewriteFile(r.bundle, plan); err != nil {
 		return err
 	}
+	root := s.cmd.Root
+	if root != "" {
+		if root, err = filepath.Abs(root); err != nil {
+			return fmt.Errorf("--root: %w", err)
+		}
+	}
 	probe := r.low.probe(s.env)
 	if err := containerstate.WriteState(stateDir, containerstate.State{
 		Version: containerstate.Version, ID: r.id, Domain: r.anchor,
 		ControlDir: r.cfg.General.ControlDir, LogLevel: r.cfg.General.LogLevel,
-		Runsc: r.low.path, RunscFlags: r.flags, HideNet: probe.hideNet(),
+		Runsc: r.low.path, RunscRoot: root, RunscFlags: r.flags, HideNet: probe.hideNet(),
 		RunDir: res.RunDir, Bundle: r.bundle, Notes: slices.Concat(r.warnings, r.notes),
 	}); err != nil {
 		return err

@@ -47,6 +47,7 @@ type State struct {
 	ControlDir string        `json:"control_dir"`
 	LogLevel   string        `json:"log_level"`
 	Runsc      string        `json:"runsc"`       // absolute path
+	RunscRoot  string        `json:"runsc_root"`  // the engine's --root, "" for runsc's default
 	RunscFlags []string      `json:"runsc_flags"` // global flags that Lazaret adds to every call
 	HideNet    bool          `json:"hide_net"`    // start needs /proc/sys/net covered
 	RunDir     string        `json:"run_dir"`     // shown at /run/lazaret
@@ -57,9 +58,11 @@ type State struct {
 // Lease is what the coordinator knows of the processes behind a container.
 type Lease struct {
 	Version   int    `json:"version"`
+	Domain    string `json:"domain"` // its hash
 	Attached  bool   `json:"attached"`
 	PID       int    `json:"pid"`        // the sandbox's, or before that the creating process's
 	StartTime uint64 `json:"start_time"` // of that pid, clock ticks after boot (proc(5) stat, field 22)
+	PIDFile   string `json:"pid_file"`   // where the runtime writes the sandbox's pid at the end of create
 }
 
 // Dir is the container's directory below runtimeDir. id must be valid.

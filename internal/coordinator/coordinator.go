@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
-	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
@@ -34,6 +33,10 @@ const (
 	socketCheck = 2 * time.Second
 	// drain bounds the wait for requests in flight at the end.
 	drain = 2 * time.Second
+	// reapWait bounds how long a start waits for the end of a container of its id.
+	reapWait = 8 * time.Second
+	// claimFile in the Domain Root is locked by the coordinator, and names it.
+	claimFile = "coordinator.pid"
 	// claimTime is more than passes between the making of a container's directory
 	// and the lease in it.
 	claimTime = time.Second
@@ -48,6 +51,9 @@ type container struct {
 	attached bool
 	proc     *process // the creating process, then the sandbox
 	notes    []string
+	looked   bool          // the engine has dropped its bundle, but it was started
+	ending   bool          // what is left of it is being removed
+	gone     chan struct{} // closed when it is forgotten
 }
 
 type session struct {
@@ -59,11 +65,12 @@ type session struct {
 type Coordinator struct {
 	spec    wire.StartSpec
 	log     *slog.Logger
-	root    *os.File // the locked owner file in the Domain Root
+	root    *os.File // the locked claim on the Domain Root
 	runDir  string
 	stubs   *stubs
 	started time.Time
 	idle    chan struct{} // has a token when the last use may have gone
+	sweeps  chan struct{} // has a token when killed coordinators may be looked for
 
 	// mu guards the fields below.
 	mu         sync.Mutex
@@ -84,6 +91,7 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 		log:        log,
 		started:    time.Now(),
 		idle:       make(chan struct{}, 1),
+		sweeps:     make(chan struct{}, 1),
 		containers: map[string]*container{},
 		sessions:   map[string]*session{},
 		runDir:     filepath.Join(spec.RuntimeDir, "domains", spec.Domain.Hash, "run"),
@@ -95,15 +103,16 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	if c.stubs, err = openStubs(spec.Domain.Root, log); err != nil {
 		return err
 	}
-	if err := domain.WriteRecord(spec.Domain); err != nil {
-		return err
-	}
 	if err := c.makeRunDir(); err != nil {
 		return err
 	}
-	c.adopt()
+	c.adopt(ctx)
 	if len(c.containers) == 0 {
 		c.stubs.removeAll() // a killed predecessor's
+	}
+	if spec.Recover {
+		c.used = true // nobody comes: what was adopted is all
+		c.poke()
 	}
 
 	ln, err := listen(spec.Domain.SocketPath(spec.ControlDir))
@@ -112,13 +121,33 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	}
 	log.Info("coordinator started", "domain", spec.Domain.Hash, "profile", spec.Domain.Profile, "workspace", spec.Domain.Workspace, "pid", os.Getpid())
 	go joinScope(ctx, spec, log)
-	return c.serve(ctx, ln)
+	swept := make(chan struct{})
+	if spec.Recover {
+		close(swept)
+	} else {
+		c.sweeps <- struct{}{}
+		go func() {
+			defer close(swept)
+			for range c.sweeps {
+				c.sweep()
+			}
+		}()
+	}
+	err = c.serve(ctx, ln)
+	c.mu.Lock()
+	close(c.sweeps)
+	c.mu.Unlock()
+	select {
+	case <-swept:
+	case <-time.After(drain): // the next start sweeps again
+	}
+	return err
 }
 
 // ownRoot claims the Domain Root for as long as this process lives, so that
 // there are never two coordinators even where /tmp's names have been removed.
 func ownRoot(root string) (*os.File, error) {
-	path := filepath.Join(root, "coordinator.pid")
+	path := filepath.Join(root, claimFile)
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("claim the domain: open %s: %w", path, err)
@@ -178,6 +207,7 @@ loop:
 			c.mu.Unlock()
 			c.poke()
 		case <-check.C:
+			c.lookForDropped(ctx)
 			if ln.current() {
 				continue
 			}
@@ -299,15 +329,18 @@ func (c *Coordinator) makeRunDir() error {
 			return fmt.Errorf("make the domain's runtime directory: %w", err)
 		}
 	}
+	if err := writeStart(c.spec); err != nil {
+		return err
+	}
 	if err := copyProgram(c.spec.ClientPath, filepath.Join(c.runDir, "escalate")); err != nil {
 		return fmt.Errorf("offer the escalation client: %w", err)
 	}
 	return nil
 }
 
-// adopt counts in the live containers of a predecessor that was killed, and
-// removes what dead ones left.
-func (c *Coordinator) adopt() {
+// adopt counts in the containers of a predecessor that was killed, and removes
+// what dead ones left.
+func (c *Coordinator) adopt(ctx context.Context) {
 	ids, err := containerstate.List(c.spec.RuntimeDir)
 	if err != nil {
 		c.log.Error("look for leftovers", "error", err)
@@ -316,28 +349,58 @@ func (c *Coordinator) adopt() {
 	for _, id := range ids {
 		dir := containerstate.Dir(c.spec.RuntimeDir, id)
 		lease, err := containerstate.ReadLease(dir)
-		if err != nil || !lease.Alive() {
-			// Of any domain: nobody else may ever come back to it. A container
-			// that is being prepared right now has a live lease.
-			if err == nil || abandoned(dir) {
+		if err != nil {
+			if abandoned(dir) {
+				c.log.Info("remove a container's state that nobody claims", "container", id)
+				_ = os.RemoveAll(dir)
+			}
+			continue
+		}
+		if lease.Domain != c.spec.Domain.Hash {
+			// Its own coordinator's to remove, if there can ever be one again.
+			if _, err := os.Lstat(domainDir(c.spec.RuntimeDir, lease.Domain)); errors.Is(err, fs.ErrNotExist) && !lease.Alive() {
 				c.log.Info("remove the state of a dead container", "container", id)
 				_ = os.RemoveAll(dir)
 			}
 			continue
 		}
-		st, err := containerstate.ReadState(dir)
-		if err != nil || st.Domain.Hash != c.spec.Domain.Hash || !lease.Attached {
-			continue
-		}
-		p, err := openProcess(lease.PID)
-		if err != nil || !lease.Alive() {
-			continue
-		}
-		ct := &container{id: id, stateDir: dir, prepared: time.Now(), attached: true, proc: p, notes: st.Notes}
-		c.containers[id] = ct
-		c.used = true
+		c.adoptOne(ctx, id, dir, lease)
+	}
+}
+
+func (c *Coordinator) adoptOne(ctx context.Context, id, dir string, lease containerstate.Lease) {
+	ct := &container{id: id, stateDir: dir, pidFile: lease.PIDFile, prepared: time.Now(), attached: lease.Attached, gone: make(chan struct{})}
+	if fi, err := os.Stat(filepath.Join(dir, "lease.json")); err == nil {
+		ct.prepared = fi.ModTime()
+	}
+	if st, err := containerstate.ReadState(dir); err == nil {
+		ct.notes = st.Notes
+	}
+	p, err := openProcess(lease.PID)
+	if err == nil && !lease.Alive() {
+		p.close() // another process has got that pid
+		err = os.ErrProcessDone
+	}
+	if err != nil && ct.attached {
+		c.log.Info("remove the state of a dead container", "container", id)
+		_ = os.RemoveAll(dir)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.containers[id] = ct
+	c.used = true
+	switch {
+	case err != nil: // its create ended while nobody looked
+		c.createEnded(ctx, ct)
+	case ct.attached:
 		c.log.Info("adopt a running container", "container", id, "pid", lease.PID)
+		ct.proc = p
 		go c.watch(ct, p)
+	default:
+		c.log.Info("adopt a container that is being created", "container", id, "pid", lease.PID)
+		ct.proc = p
+		go c.watchCreate(ctx, ct, p)
 	}
 }
 
@@ -348,27 +411,91 @@ func abandoned(dir string) bool {
 	return err == nil && time.Since(fi.ModTime()) > 2*wire.StartTimeout
 }
 
-// watch waits for the end of p, then decides what that means for ct.
+// watchCreate waits for the end of the process that creates ct.
+func (c *Coordinator) watchCreate(ctx context.Context, ct *container, creator *process) {
+	creator.wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.containers[ct.id] == ct {
+		c.createEnded(ctx, ct)
+	}
+}
+
+// createEnded decides what came of a create that is over. The runtime's last
+// act in it is to write the pid file: without that, it failed or was killed, and
+// whatever it has started is nobody's. It needs c.mu.
+func (c *Coordinator) createEnded(ctx context.Context, ct *container) {
+	sandbox := ct.sandboxFromPIDFile()
+	switch {
+	case sandbox == nil:
+	case ct.attached && ct.proc.pid == sandbox.pid:
+		sandbox.close() // the hook had told
+		return
+	default:
+		c.log.Info("container created", "container", ct.id, "pid", sandbox.pid)
+		if err := c.attach(ct, sandbox); err == nil {
+			return
+		}
+	}
+	c.log.Info("create ended without a sandbox", "container", ct.id)
+	c.end(ctx, ct)
+}
+
+// end removes what is left of ct, and forgets it then. It needs c.mu.
+func (c *Coordinator) end(ctx context.Context, ct *container) {
+	if ct.ending {
+		return
+	}
+	ct.ending = true
+	go func() {
+		c.reap(context.WithoutCancel(ctx), ct.stateDir)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.forget(ct)
+	}()
+}
+
+// lookForDropped ends containers that were created, never started, and whose
+// bundle is gone: an engine that is killed in the middle of a create does not
+// know that it succeeded, and removes its container without a word to us.
+func (c *Coordinator) lookForDropped(ctx context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ct := range c.containers {
+		if !ct.attached || ct.looked || ct.ending {
+			continue
+		}
+		st, err := containerstate.ReadState(ct.stateDir)
+		if err != nil || st.Bundle == "" {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(st.Bundle, "config.json")); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		ct.looked = true // one that was started ends in its own time
+		go func() {
+			if !neverStarted(ctx, st) {
+				return
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.containers[ct.id] == ct {
+				c.log.Info("end a container that its engine has dropped", "container", ct.id)
+				c.end(ctx, ct)
+			}
+		}()
+	}
+}
+
+// watch waits for the end of ct's sandbox.
 func (c *Coordinator) watch(ct *container, p *process) {
 	p.wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.containers[ct.id] != ct || ct.proc != p {
-		return // released, or already attached to its sandbox
+	if c.containers[ct.id] != ct || ct.proc != p || ct.ending {
+		return // released, or somebody else's to forget
 	}
-	if !ct.attached {
-		// The create is over. If it left a sandbox whose hook has not run (a
-		// runtime may run it at start), its pid file tells.
-		if sandbox := ct.sandboxFromPIDFile(); sandbox != nil {
-			c.log.Info("container created", "container", ct.id, "pid", sandbox.pid)
-			if err := c.attach(ct, sandbox); err == nil {
-				return
-			}
-		}
-		c.log.Info("create ended without a sandbox", "container", ct.id)
-	} else {
-		c.log.Info("sandbox ended", "container", ct.id, "pid", p.pid)
-	}
+	c.log.Info("sandbox ended", "container", ct.id, "pid", p.pid)
 	c.forget(ct)
 }
 
@@ -401,7 +528,7 @@ func (ct *container) sandboxFromPIDFile() *process {
 func (c *Coordinator) attach(ct *container, p *process) error {
 	t, err := containerstate.StartTime(p.pid)
 	if err == nil {
-		err = containerstate.WriteLease(ct.stateDir, containerstate.Lease{Version: containerstate.Version, Attached: true, PID: p.pid, StartTime: t})
+		err = containerstate.WriteLease(ct.stateDir, containerstate.Lease{Version: containerstate.Version, Domain: c.spec.Domain.Hash, Attached: true, PID: p.pid, StartTime: t, PIDFile: ct.pidFile})
 	}
 	if err != nil {
 		p.close()
@@ -414,14 +541,18 @@ func (c *Coordinator) attach(ct *container, p *process) error {
 
 // forget removes ct and its state. It needs c.mu.
 func (c *Coordinator) forget(ct *container) {
+	if c.containers[ct.id] != ct {
+		return
+	}
 	delete(c.containers, ct.id)
+	close(ct.gone)
 	if err := os.RemoveAll(ct.stateDir); err != nil {
 		c.log.Error("remove container state", "container", ct.id, "error", err)
 	}
 	c.poke()
 }
 
-func (c *Coordinator) prepare(req *wire.PrepareRequest, peer *process) (*wire.PrepareResponse, error) {
+func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, peer *process) (*wire.PrepareResponse, error) {
 	fail := func(code, format string, args ...any) (*wire.PrepareResponse, error) {
 		peer.close()
 		return nil, &wire.Error{Code: code, Message: fmt.Errorf(format, args...).Error()}
@@ -438,11 +569,21 @@ func (c *Coordinator) prepare(req *wire.PrepareRequest, peer *process) (*wire.Pr
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if old := c.containers[req.ContainerID]; old != nil && old.ending {
+		c.mu.Unlock()
+		select {
+		case <-old.gone:
+		case <-time.After(reapWait):
+		}
+		c.mu.Lock()
+	}
 	if c.closing {
 		return fail(wire.CodeClosing, "coordinator is closing")
 	}
 	if old := c.containers[req.ContainerID]; old != nil {
-		if !old.proc.ended() {
+		// One that asks again had prepared at a coordinator that was killed then.
+		again := !old.attached && !old.ending && old.proc.pid == peer.pid
+		if old.ending || !again && !old.proc.ended() {
 			return fail(wire.CodeRefused, "container %s exists already in domain %s", req.ContainerID, c.spec.Domain.Hash)
 		}
 		c.forget(old) // its end has not been seen yet
@@ -453,16 +594,21 @@ func (c *Coordinator) prepare(req *wire.PrepareRequest, peer *process) (*wire.Pr
 	if err := claimState(req.StateDir); err != nil {
 		return fail(wire.CodeRefused, "container %s: %w", req.ContainerID, err)
 	}
-	if err := containerstate.WriteLease(req.StateDir, containerstate.Lease{Version: containerstate.Version, PID: peer.pid, StartTime: start}); err != nil {
+	if err := containerstate.WriteLease(req.StateDir, containerstate.Lease{Version: containerstate.Version, Domain: c.spec.Domain.Hash, PID: peer.pid, StartTime: start, PIDFile: req.PIDFile}); err != nil {
+		_ = os.RemoveAll(req.StateDir) // else nobody could claim the id
 		return fail(wire.CodeInternal, "keep the container's state: %w", err)
 	}
 	ct := &container{
 		id: req.ContainerID, stateDir: req.StateDir, pidFile: req.PIDFile,
-		prepared: time.Now(), proc: peer, notes: req.Notes,
+		prepared: time.Now(), proc: peer, notes: req.Notes, gone: make(chan struct{}),
 	}
 	c.containers[ct.id] = ct
 	c.used = true
-	go c.watch(ct, peer)
+	go c.watchCreate(context.WithoutCancel(ctx), ct, peer)
+	select {
+	case c.sweeps <- struct{}{}:
+	default: // asked for already
+	}
 	c.log.Info("container prepared", "container", ct.id, "pid", peer.pid, "notes", req.Notes)
 	return &wire.PrepareResponse{RunDir: c.runDir}, nil
 }
@@ -522,13 +668,14 @@ func (c *Coordinator) attachRequest(req *wire.AttachRequest) error {
 	return nil
 }
 
-func (c *Coordinator) release(id string) {
+func (c *Coordinator) release(id string) wire.ReleaseResponse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ct := c.containers[id]; ct != nil {
 		c.log.Info("container released", "container", id)
 		c.forget(ct)
 	}
+	return wire.ReleaseResponse{InUse: !c.empty() && !c.closing}
 }
 
 // addSession counts a session in; its end is the end of its connection.

@@ -668,6 +668,16 @@ func TestStoppedCoordinatorIsNamed(t *testing.T) {
 	pid := f.pid()
 	must(t, syscall.Kill(pid, syscall.SIGSTOP))
 	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL); f.gone(pid) }()
+	f.eventually("all its threads are stopped", func() bool {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		must(t, err)
+		for _, task := range tasks {
+			if data, err := os.ReadFile(task); err != nil || !strings.Contains(string(data), ") T ") {
+				return false
+			}
+		}
+		return true
+	})
 	c, err := wire.Dial(f.spec.Domain.SocketPath(f.spec.ControlDir), time.Second)
 	must(t, err)
 	defer func() { _ = c.Close() }()

@@ -33,7 +33,7 @@ func (c *Coordinator) handler() http.Handler {
 			c.answer(w, nil, err)
 			return
 		}
-		res, err := c.prepare(&req, peer)
+		res, err := c.prepare(r.Context(), &req, peer)
 		c.answer(w, res, err)
 	})
 	mux.HandleFunc("POST "+wire.PathAttach, func(w http.ResponseWriter, r *http.Request) {
@@ -46,11 +46,12 @@ func (c *Coordinator) handler() http.Handler {
 	})
 	mux.HandleFunc("POST "+wire.PathRelease, func(w http.ResponseWriter, r *http.Request) {
 		var req wire.ReleaseRequest
+		var res wire.ReleaseResponse
 		err := decode(r, &req, &req.Version)
 		if err == nil {
-			c.release(req.ContainerID)
+			res = c.release(req.ContainerID)
 		}
-		c.answer(w, wire.Empty{}, err)
+		c.answer(w, res, err)
 	})
 	mux.HandleFunc("POST "+wire.PathSessions, c.serveSession)
 	return mux

@@ -131,5 +131,22 @@ func WriteRecord(a Anchor) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
-	return atomicfile.Write(path, data, 0o600, true)
+	return atomicfile.Write(path, data, 0o600, !a.Ephemeral) // an ephemeral domain outlives no crash
+}
+
+// ReadRecord reads what WriteRecord kept in a Domain Root.
+func ReadRecord(root string) (Anchor, error) {
+	path := filepath.Join(root, "domain.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Anchor{}, err
+	}
+	var a Anchor
+	if err := json.Unmarshal(data, &a); err != nil {
+		return Anchor{}, fmt.Errorf("%s is damaged: %w", path, err)
+	}
+	if !ValidHash(a.Hash) || a.Root != root {
+		return Anchor{}, fmt.Errorf("%s is another domain's", path)
+	}
+	return a, nil
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/internal/domain"
 )
 
 // StartTimeout bounds how long anybody waits for a coordinator to answer.
@@ -126,6 +128,22 @@ func (l *Lock) Remove() error {
 		err = nil
 	}
 	return errors.Join(err, l.f.Close())
+}
+
+// RemoveNames removes a domain's lock, which it takes over, and its socket, if
+// nobody answers there.
+func RemoveNames(lock *Lock, socket string) error {
+	c, err := Dial(socket, time.Second)
+	if err == nil {
+		return errors.Join(c.Close(), lock.Release())
+	}
+	if !errors.Is(err, ErrNoCoordinator) {
+		return errors.Join(err, lock.Release())
+	}
+	if err := removeStale(socket); err != nil {
+		return errors.Join(err, lock.Release())
+	}
+	return lock.Remove()
 }
 
 // lockHolder finds the pid that holds the flock, for messages only.
@@ -252,6 +270,11 @@ func startCoordinator(spec StartSpec, program string) (exited <-chan *os.Process
 	}
 	if err := os.MkdirAll(spec.Domain.Root, 0o700); err != nil {
 		return nil, fmt.Errorf("make the domain's directory: %w: free disk space or set data_root in [general]", err)
+	}
+	// From the first moment, so that whoever finds a killed start's leftovers
+	// knows what they are.
+	if err := domain.WriteRecord(spec.Domain); err != nil {
+		return nil, err
 	}
 	logFile, err := os.OpenFile(LogPath(spec.Domain.Root), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -80,6 +80,12 @@ type ReleaseRequest struct {
 	ContainerID string `json:"container_id"`
 }
 
+// ReleaseResponse says whether the domain is still in use; if not, the
+// coordinator is about to end.
+type ReleaseResponse struct {
+	InUse bool `json:"in_use"`
+}
+
 // SessionRequest registers a Client Session. The connection it came on is the
 // session: it ends when the connection does.
 type SessionRequest struct {
@@ -134,6 +140,8 @@ type StartSpec struct {
 	LogLevel   string        `json:"log_level"`
 	ClientPath string        `json:"client_path"` // lazaret-escalate on the host
 	RealUID    int           `json:"real_uid"`    // the developer's uid in the initial namespace
+	// Recover starts it only to look after what a killed one left.
+	Recover bool `json:"recover,omitempty"`
 }
 
 // Validate refuses a spec that would lead the coordinator astray.
