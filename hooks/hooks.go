@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
@@ -18,6 +19,10 @@ import (
 
 // callTimeout is within the time that the runtime gives the hook.
 const callTimeout = 10 * time.Second
+
+// teardownWait bounds the wait for a coordinator that ends; a start in the
+// domain at the same moment can keep its lock's name alive.
+const teardownWait = 2 * time.Second
 
 // maxState bounds the state on standard input, in bytes.
 const maxState = 1 << 20
@@ -67,23 +72,36 @@ func Run(name string, stdin io.Reader, getenv func(string) string) error {
 		if s.PID <= 1 {
 			return fmt.Errorf("container %s has no sandbox process (pid %d)", s.ID, s.PID)
 		}
-		return call(socket, wire.PathAttach, wire.AttachRequest{Version: wire.Version, ContainerID: s.ID, PID: s.PID})
+		return call(socket, wire.PathAttach, wire.AttachRequest{Version: wire.Version, ContainerID: s.ID, PID: s.PID}, &wire.Empty{})
 	case "poststop":
-		err := call(socket, wire.PathRelease, wire.ReleaseRequest{Version: wire.Version, ContainerID: s.ID})
-		if errors.Is(err, wire.ErrNoCoordinator) || wire.Cut(err) {
-			// It saw the sandbox end and is gone, or was killed: what it would
-			// have removed is removed here.
-			return os.RemoveAll(dir)
-		}
-		return err
+		return release(socket, dir, s.ID)
 	}
 	return fmt.Errorf("unknown hook %q: it must be prestart or poststop", name)
 }
 
-func call(socket, path string, req any) error {
+// release counts the container out and, where it was the domain's last, waits
+// for the end of the coordinator: once the engine says that a container is
+// gone, nothing of it is left.
+func release(socket, dir, id string) error {
+	end := wire.WatchTeardown(strings.TrimSuffix(socket, ".sock") + ".lock")
+	var res wire.ReleaseResponse
+	err := call(socket, wire.PathRelease, wire.ReleaseRequest{Version: wire.Version, ContainerID: id}, &res)
+	switch {
+	case errors.Is(err, wire.ErrNoCoordinator) || wire.Cut(err):
+		// It saw the sandbox end and is going or gone, or was killed: what it
+		// would have removed is removed here.
+		end.Wait(teardownWait, true)
+		return os.RemoveAll(dir)
+	case err == nil && !res.InUse:
+		end.Wait(teardownWait, false)
+	}
+	return err
+}
+
+func call(socket, path string, req, res any) error {
 	c, err := wire.Dial(socket, callTimeout)
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.Call(path, req, &wire.Empty{}, callTimeout), c.Close())
+	return errors.Join(c.Call(path, req, res, callTimeout), c.Close())
 }
