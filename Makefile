@@ -26,9 +26,8 @@ BIN        = bin$(if $(filter-out $(HOST_ARCH),$(GOARCH)),/$(GOARCH))
 
 FUZZTIME ?= 60s
 # Two packages of end-to-end tests at a time; each runs two tests at a time.
-E2E_PKGS ?= ./test/e2e/...
+E2E_PKGS ?= ./test/e2e/... ./test/runtimetools
 E2E_RUN  ?= .
-UNIT_PKGS = $$($(GO) list ./... | grep -v /test/e2e)
 
 .DEFAULT_GOAL := build
 .PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo setup clean help
@@ -61,7 +60,7 @@ vet:
 	$(GO) vet ./...
 
 unit: ## tests that need neither podman nor runsc
-	$(GO) test -timeout 10m $(UNIT_PKGS)
+	$(GO) test -short -timeout 10m ./...
 
 e2e: setup ## end-to-end tests on real podman and runsc (E2E_PKGS, E2E_RUN narrow it)
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -p 2 -parallel 2 -run '$(E2E_RUN)' $(E2E_PKGS)

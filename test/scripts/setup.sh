@@ -28,7 +28,8 @@ readonly ROOT_STORE=/var/lib/lazaret-test/storage
 readonly DEBIAN_SUITE=trixie
 
 # passt and runsc are not in every Debian release: those two may be missing.
-readonly PACKAGES=(podman conmon runc fuse-overlayfs uidmap slirp4netns nftables iproute2
+readonly PACKAGES=(podman conmon runc catatonit netavark aardvark-dns iptables fuse-overlayfs uidmap slirp4netns
+	nftables iproute2
 	busybox-static debootstrap debian-archive-keyring tmux shellcheck git jq make
 	util-linux procps ca-certificates ncurses-bin dbus-daemon)
 readonly OPTIONAL_PACKAGES=(passt runsc)

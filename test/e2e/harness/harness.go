@@ -29,6 +29,7 @@ type Options struct {
 	Sandbox  string   // path of runsc for [runtime] sandbox; "" is SandboxCurrent
 	Runtime  []string // further lines of [runtime]
 	Config   string   // further tables of the user's config.toml
+	Rootful  bool     // podman run by root, in mount and network namespaces of the test's own
 	Bare     bool     // podman without Lazaret: nothing is built, installed or registered
 	KeepMess bool     // the test checks for leftovers itself; none is a failure at its end
 }
@@ -41,8 +42,11 @@ type Harness struct {
 	Prefix  string // installation under test; "" when Bare
 	Dir     string // everything below is in here, but Runtime
 	Home    string
-	Runtime string // XDG_RUNTIME_DIR
+	Runtime string // XDG_RUNTIME_DIR; when Rootful /run, as the test's processes see it
+	Sandbox string // runsc of the configuration
 
+	root       *exec.Cmd // keeps a rootful test's namespaces; nil otherwise
+	rootPID    int
 	workspaces []string
 	profiles   []string
 	mounts     map[string]bool // mount points in podman's namespace before the test did anything
@@ -66,7 +70,10 @@ func New(t *testing.T, opts Options) *Harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Harness{t: t, Machine: m, User: m.User, profiles: []string{"default"}}
+	h := &Harness{t: t, Machine: m, User: m.User, Sandbox: opts.Sandbox, profiles: []string{"default"}}
+	if h.Sandbox == "" {
+		h.Sandbox = SandboxCurrent
+	}
 	if !opts.Bare {
 		h.Prefix = Prefix(t)
 	}
@@ -75,7 +82,9 @@ func New(t *testing.T, opts Options) *Harness {
 		t.Fatal(err)
 	}
 	h.Home = filepath.Join(h.Dir, "home")
-	if h.Runtime, err = shortDir(runUser(m.User)); err != nil {
+	if opts.Rootful {
+		h.becomeRoot()
+	} else if h.Runtime, err = shortDir(runUser(m.User)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.close(opts.KeepMess) })
@@ -83,20 +92,27 @@ func New(t *testing.T, opts Options) *Harness {
 	h.own(h.Runtime)
 	h.WriteFile(filepath.Join(h.Home, ".config/containers/storage.conf"), fmt.Sprintf(
 		"[storage]\ndriver = \"overlay\"\ngraphroot = %q\nrunroot = %q\n[storage.options]\nadditionalimagestores = [%q]\n",
-		filepath.Join(h.Home, ".local/share/containers/storage"), filepath.Join(h.Runtime, "containers"), m.User.store()))
+		filepath.Join(h.Home, ".local/share/containers/storage"), filepath.Join(h.Runtime, "containers"), h.User.store()))
 	h.mounts = map[string]bool{}
 	for _, mp := range h.mountPoints() {
 		h.mounts[mp] = true
 	}
 	if !opts.Bare {
-		sandbox := opts.Sandbox
-		if sandbox == "" {
-			sandbox = SandboxCurrent
+		h.Config(fmt.Sprintf("[runtime]\nsandbox = %q\n%s\n%s", h.Sandbox, strings.Join(opts.Runtime, "\n"), opts.Config))
+		if opts.Rootful {
+			h.Run("lazaret", "init", "--scope", "system").OK(t)
+		} else {
+			h.Run("lazaret", "init").OK(t)
 		}
-		h.Config(fmt.Sprintf("[runtime]\nsandbox = %q\n%s\n%s", sandbox, strings.Join(opts.Runtime, "\n"), opts.Config))
-		h.Run("lazaret", "init").OK(t)
 	}
 	return h
+}
+
+// storage is where podman keeps this test's containers.
+func (h *Harness) storage() string { return filepath.Join(h.Home, ".local/share/containers/storage") }
+
+func (h *Harness) storageConf() string {
+	return filepath.Join(h.Home, ".config/containers/storage.conf")
 }
 
 // shortDir makes a directory with a very short name: runsc and podman keep unix
@@ -116,7 +132,13 @@ func shortDir(parent string) (string, error) {
 // own gives a file or directory to the test user.
 func (h *Harness) own(path string) {
 	h.t.Helper()
-	if h.User.credential() == nil {
+	if h.User.UID == os.Geteuid() {
+		return
+	}
+	if os.Geteuid() != 0 {
+		if out, err := asRoot(h.t.Context(), "chown", "-h", "0:0", path).CombinedOutput(); err != nil {
+			h.t.Fatalf("chown: %v: %s", err, out)
+		}
 		return
 	}
 	if err := os.Lchown(path, h.User.UID, h.User.GID); err != nil {
@@ -168,8 +190,12 @@ func (h *Harness) Env() []string {
 	}
 	env := []string{
 		"HOME=" + h.Home, "USER=" + h.User.Name, "LOGNAME=" + h.User.Name, "SHELL=/bin/sh",
-		"PATH=" + path, "LANG=C.UTF-8", "TERM=xterm", "XDG_RUNTIME_DIR=" + h.Runtime,
+		"PATH=" + path, "LANG=C.UTF-8", "TERM=xterm",
 	}
+	if h.root != nil {
+		return append(env, "CONTAINERS_STORAGE_CONF="+h.storageConf())
+	}
+	env = append(env, "XDG_RUNTIME_DIR="+h.Runtime)
 	if bus := filepath.Join(runUser(h.User), "bus"); exists(bus) {
 		env = append(env, "DBUS_SESSION_BUS_ADDRESS=unix:path="+bus)
 	}
@@ -183,6 +209,9 @@ func (h *Harness) Command(ctx context.Context, name string, args ...string) *exe
 		if p := filepath.Join(h.Prefix, "bin", name); exists(p) {
 			name = p
 		}
+	}
+	if h.root != nil {
+		return h.rootCommand(ctx, name, args...)
 	}
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = h.Home
@@ -245,14 +274,11 @@ func (h *Harness) Run(name string, args ...string) Result {
 	return Do(h.Command(ctx, name, args...))
 }
 
-// Sh runs a shell script of the user's in a directory.
+// Sh runs a shell script of the user's in a directory; it ends at the first
+// command that fails.
 func (h *Harness) Sh(dir, script string, args ...string) Result {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
-	defer cancel()
-	cmd := h.Command(ctx, "/bin/sh", append([]string{"-ceu", script, "sh"}, args...)...)
-	cmd.Dir = dir
-	return Do(cmd)
+	return h.Run("/bin/sh", append([]string{"-ceu", "cd \"$0\"\n" + script, dir}, args...)...)
 }
 
 // Podman runs podman as the user, from his home.
@@ -337,13 +363,22 @@ func (h *Harness) close(keepMess bool) {
 		h.AssertNothingLeft()
 	}
 	h.end(h.processes())
-	// Files of the image's users belong to sub-uids of the user's.
-	// podman keeps the store's overlay directory mounted on itself.
-	store := filepath.Join(h.Home, ".local/share/containers/storage")
-	if r := h.Podman("unshare", "sh", "-c", `umount -l "$1/overlay" 2>/dev/null; rm -rf "$1"`, "sh", store); r.Code != 0 {
+	// Files of the image's users belong to sub-uids of the user's, and podman
+	// keeps the store's overlay directory mounted on itself.
+	remove := []string{"sh", "-c", `umount -l "$1/overlay" 2>/dev/null; rm -rf "$1"`, "sh", h.storage()}
+	if h.root != nil {
+		remove[4] = h.Dir
+	} else {
+		remove = append([]string{"podman", "unshare"}, remove...)
+	}
+	if r := h.Run(remove[0], remove[1:]...); r.Code != 0 {
 		h.t.Logf("remove podman's storage: %s", r.Stderr)
 	}
 	h.end(h.pauseProcesses())
+	if h.root != nil {
+		h.leaveRoot()
+		h.Runtime = h.Dir // /run was the namespace's own
+	}
 	for _, dir := range []string{h.Dir, h.Runtime} {
 		if err := removeAll(dir); err != nil {
 			h.t.Errorf("remove the test's place: %v", err)

@@ -35,6 +35,26 @@ func TestPlainPodmanWorks(t *testing.T) {
 	}
 }
 
+func TestRootfulPodmanWorksApart(t *testing.T) {
+	t.Parallel()
+	h := New(t, Options{Bare: true, Rootful: true})
+	got := h.Podman("run", "--rm", "--runtime="+SandboxCurrent, "--runtime-flag=ignore-cgroups", "--network=none", Busybox, "id", "-u").OK(t)
+	if got != "0" {
+		t.Errorf("uid %q, want 0", got)
+	}
+	// The machine's own podman sees nothing of it, and the other way round.
+	h.Podman("create", "--name", "only-here", Busybox, "true").OK(t)
+	if out, err := asRoot(t.Context(), "podman", "ps", "-a", "--format", "{{.Names}}").Output(); err != nil || strings.Contains(string(out), "only-here") {
+		t.Errorf("the machine's podman: %q, %v", out, err)
+	}
+	h.Run("touch", "/etc/containers/planted", "/run/planted").OK(t)
+	for _, path := range []string{"/etc/containers/planted", "/run/planted"} {
+		if exists(path) {
+			t.Errorf("%s shows on the machine", path)
+		}
+	}
+}
+
 func TestDebianImageHasItsTools(t *testing.T) {
 	t.Parallel()
 	h := New(t, Options{Bare: true})

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,7 +51,7 @@ func (h *Harness) Leftovers() []string {
 		}
 	}
 	for _, dir := range []string{"lazaret", "runsc", "netns"} {
-		for _, path := range filesBelow(filepath.Join(h.Runtime, dir)) {
+		for _, path := range h.filesBelow(filepath.Join(h.Runtime, dir)) {
 			if path != nullNet && !strings.HasPrefix(path, features) {
 				left = append(left, "file "+path)
 			}
@@ -65,7 +66,11 @@ func (h *Harness) Leftovers() []string {
 
 // filesBelow lists what is in a runtime directory: each file, and each directory
 // below the first level, where a directory stands for a container or a domain.
-func filesBelow(root string) []string {
+func (h *Harness) filesBelow(root string) []string {
+	if h.root != nil { // another /run than ours
+		out := h.Run("sh", "-c", `[ ! -e "$1" ] || find "$1" ! -type d -o -mindepth 2`, "sh", root).OK(h.t)
+		return strings.Fields(out)
+	}
 	var left []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -145,7 +150,11 @@ func stubs(ws string) []string {
 // mountPoints lists those of podman's namespace, sorted.
 func (h *Harness) mountPoints() []string {
 	h.t.Helper()
-	out := h.Podman("unshare", "cat", "/proc/self/mountinfo").OK(h.t)
+	look := []string{"podman", "unshare", "cat", "/proc/self/mountinfo"}
+	if h.root != nil {
+		look = look[2:]
+	}
+	out := h.Run(look[0], look[1:]...).OK(h.t)
 	var mps []string
 	for line := range strings.Lines(out) {
 		if f := strings.Fields(line); len(f) > 4 {
@@ -165,6 +174,9 @@ type process struct {
 // arguments, environment, or podman's namespaces, as a sandbox shows the first
 // only and a coordinator perhaps none but the last.
 func (h *Harness) processes() []process {
+	if h.root != nil {
+		return h.rootProcesses()
+	}
 	spaces := map[string]bool{}
 	pause := h.pauseProcesses()
 	for _, p := range pause {
@@ -247,7 +259,11 @@ func findProcesses(match func(pid int, cmdline string) bool) []process {
 // end kills processes one by one and waits until they are gone.
 func (h *Harness) end(ps []process) {
 	for _, p := range ps {
-		if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		err := syscall.Kill(p.pid, syscall.SIGKILL)
+		if errors.Is(err, syscall.EPERM) { // root's, and we are not
+			err = asRoot(context.Background(), "kill", "-KILL", strconv.Itoa(p.pid)).Run()
+		}
+		if err != nil && !errors.Is(err, syscall.ESRCH) {
 			h.t.Logf("end process %d (%s): %v", p.pid, p.cmdline, err)
 		}
 	}

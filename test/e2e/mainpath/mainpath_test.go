@@ -25,3 +25,12 @@ func TestRun(t *testing.T) {
 		})
 	}
 }
+
+func TestRunRootful(t *testing.T) {
+	t.Parallel()
+	h := harness.New(t, harness.Options{Rootful: true})
+	ws := h.Workspace()
+	if got := h.Lazaret(ws, harness.Busybox, "cat", "/workspace/README").OK(t); got != "one" {
+		t.Errorf("stdout %q, want one", got)
+	}
+}
