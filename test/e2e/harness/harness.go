@@ -163,6 +163,14 @@ func (h *Harness) Config(text string) {
 // WriteFile writes a file of the test user's, mode 0644, with its directories.
 func (h *Harness) WriteFile(path, text string) {
 	h.t.Helper()
+	if h.User.UID == 0 && os.Geteuid() != 0 {
+		cmd := asRoot(h.t.Context(), "sh", "-ceu", `mkdir -p "$(dirname "$1")" && cat >"$1"`, "sh", path)
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			h.t.Fatalf("write %s: %v: %s", path, err, out)
+		}
+		return
+	}
 	var made []string
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(dir); err == nil {

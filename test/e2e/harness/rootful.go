@@ -20,8 +20,9 @@ import (
 const rootSetup = `
 	mount -t tmpfs -o mode=0755 tmpfs /run
 	mkdir /run/lock
-	cp -a /etc/containers "$1"
-	mount --bind "$1" /etc/containers
+	mkdir "$1"
+	cp -a /etc/containers "$2"
+	mount --bind "$2" /etc/containers
 	ip link set lo up
 	echo $$
 	exec sleep infinity
@@ -41,7 +42,7 @@ func (h *Harness) becomeRoot() {
 	h.User = User{Name: "root", Home: "/root"}
 	h.Runtime = "/run"
 	h.root = asRoot(context.Background(), "unshare", "--mount", "--propagation", "private", "--net", "--",
-		"sh", "-ceu", rootSetup, "sh", filepath.Join(h.Dir, "etc-containers"))
+		"sh", "-ceu", rootSetup, "sh", h.Home, filepath.Join(h.Dir, "etc-containers"))
 	h.root.Stderr = os.Stderr
 	out, err := h.root.StdoutPipe()
 	if err != nil {
