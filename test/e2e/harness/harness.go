@@ -82,17 +82,19 @@ func New(t *testing.T, opts Options) *Harness {
 		t.Fatal(err)
 	}
 	h.Home = filepath.Join(h.Dir, "home")
+	t.Cleanup(func() { h.close(opts.KeepMess) })
 	if opts.Rootful {
 		h.becomeRoot()
-	} else if h.Runtime, err = shortDir(runUser(m.User)); err != nil {
-		t.Fatal(err)
+	} else {
+		if h.Runtime, err = shortDir(runUser(m.User)); err != nil {
+			t.Fatal(err)
+		}
+		h.own(h.Runtime)
+		h.own(h.Dir)
 	}
-	t.Cleanup(func() { h.close(opts.KeepMess) })
-	h.own(h.Dir)
-	h.own(h.Runtime)
-	h.WriteFile(filepath.Join(h.Home, ".config/containers/storage.conf"), fmt.Sprintf(
+	h.WriteFile(h.storageConf(), fmt.Sprintf(
 		"[storage]\ndriver = \"overlay\"\ngraphroot = %q\nrunroot = %q\n[storage.options]\nadditionalimagestores = [%q]\n",
-		filepath.Join(h.Home, ".local/share/containers/storage"), filepath.Join(h.Runtime, "containers"), h.User.store()))
+		h.storage(), filepath.Join(h.Runtime, "containers"), h.User.store()))
 	h.mounts = map[string]bool{}
 	for _, mp := range h.mountPoints() {
 		h.mounts[mp] = true
@@ -364,6 +366,10 @@ func (h *Harness) close(keepMess bool) {
 	if h.t.Failed() {
 		h.report()
 	}
+	if h.Runtime == "" || h.root != nil && h.rootPID == 0 {
+		_ = os.RemoveAll(h.Dir) // nothing was made in it; New has failed the test
+		return
+	}
 	if r := h.Podman("rm", "-fa", "-t", "0"); r.Code != 0 {
 		h.t.Errorf("podman rm -fa: exit %d: %s", r.Code, r.Stderr)
 	}
@@ -385,9 +391,11 @@ func (h *Harness) close(keepMess bool) {
 	h.end(h.pauseProcesses())
 	if h.root != nil {
 		h.leaveRoot()
-		h.Runtime = h.Dir // /run was the namespace's own
 	}
 	for _, dir := range []string{h.Dir, h.Runtime} {
+		if dir == "/run" {
+			continue // was the namespace's own
+		}
 		if err := removeAll(dir); err != nil {
 			h.t.Errorf("remove the test's place: %v", err)
 		}
