@@ -129,6 +129,7 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 		go func() {
 			defer close(swept)
 			for range c.sweeps {
+				c.sweepContainers(context.WithoutCancel(ctx))
 				c.sweep()
 			}
 		}()
@@ -338,8 +339,8 @@ func (c *Coordinator) makeRunDir() error {
 	return nil
 }
 
-// adopt counts in the containers of a predecessor that was killed, and removes
-// what dead ones left.
+// adopt counts in the containers of a predecessor that was killed. Those that
+// ended meanwhile are the sweep's.
 func (c *Coordinator) adopt(ctx context.Context) {
 	ids, err := containerstate.List(c.spec.RuntimeDir)
 	if err != nil {
@@ -350,21 +351,11 @@ func (c *Coordinator) adopt(ctx context.Context) {
 		dir := containerstate.Dir(c.spec.RuntimeDir, id)
 		lease, err := containerstate.ReadLease(dir)
 		if err != nil {
-			if abandoned(dir) {
-				c.log.Info("remove a container's state that nobody claims", "container", id)
-				_ = os.RemoveAll(dir)
-			}
 			continue
 		}
-		if lease.Domain != c.spec.Domain.Hash {
-			// Its own coordinator's to remove, if there can ever be one again.
-			if _, err := os.Lstat(domainDir(c.spec.RuntimeDir, lease.Domain)); errors.Is(err, fs.ErrNotExist) && !lease.Alive() {
-				c.log.Info("remove the state of a dead container", "container", id)
-				_ = os.RemoveAll(dir)
-			}
-			continue
+		if lease.Domain == c.spec.Domain.Hash {
+			c.adoptOne(ctx, id, dir, lease)
 		}
-		c.adoptOne(ctx, id, dir, lease)
 	}
 }
 
@@ -382,8 +373,6 @@ func (c *Coordinator) adoptOne(ctx context.Context, id, dir string, lease contai
 		err = os.ErrProcessDone
 	}
 	if err != nil && ct.attached {
-		c.log.Info("remove the state of a dead container", "container", id)
-		_ = os.RemoveAll(dir)
 		return
 	}
 	c.mu.Lock()
@@ -402,13 +391,6 @@ func (c *Coordinator) adoptOne(ctx context.Context, id, dir string, lease contai
 		ct.proc = p
 		go c.watchCreate(ctx, ct, p)
 	}
-}
-
-// abandoned reports whether a directory without a lease is older than any
-// start can take.
-func abandoned(dir string) bool {
-	fi, err := os.Stat(dir)
-	return err == nil && time.Since(fi.ModTime()) > 2*wire.StartTimeout
 }
 
 // watchCreate waits for the end of the process that creates ct.
@@ -452,6 +434,7 @@ func (c *Coordinator) end(ctx context.Context, ct *container) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.forget(ct)
+		c.removeState(ct.id)
 	}()
 }
 
@@ -466,10 +449,7 @@ func (c *Coordinator) lookForDropped(ctx context.Context) {
 			continue
 		}
 		st, err := containerstate.ReadState(ct.stateDir)
-		if err != nil || st.Bundle == "" {
-			continue
-		}
-		if _, err := os.Lstat(filepath.Join(st.Bundle, "config.json")); !errors.Is(err, fs.ErrNotExist) {
+		if err != nil || !dropped(st) {
 			continue
 		}
 		ct.looked = true // one that was started ends in its own time
@@ -497,6 +477,9 @@ func (c *Coordinator) watch(ct *container, p *process) {
 	}
 	c.log.Info("sandbox ended", "container", ct.id, "pid", p.pid)
 	c.forget(ct)
+	if !runtimeKnows(ct.stateDir) {
+		c.removeState(ct.id)
+	} // else the engine's delete follows, with our poststop hook
 }
 
 // sandboxFromPIDFile is nil unless the pid file was written after Prepare by a
@@ -539,17 +522,21 @@ func (c *Coordinator) attach(ct *container, p *process) error {
 	return nil
 }
 
-// forget removes ct and its state. It needs c.mu.
+// forget counts ct out. It needs c.mu.
 func (c *Coordinator) forget(ct *container) {
 	if c.containers[ct.id] != ct {
 		return
 	}
 	delete(c.containers, ct.id)
 	close(ct.gone)
-	if err := os.RemoveAll(ct.stateDir); err != nil {
-		c.log.Error("remove container state", "container", ct.id, "error", err)
-	}
 	c.poke()
+}
+
+// removeState removes what is kept for later calls about a container.
+func (c *Coordinator) removeState(id string) {
+	if err := os.RemoveAll(containerstate.Dir(c.spec.RuntimeDir, id)); err != nil {
+		c.log.Error("remove container state", "container", id, "error", err)
+	}
 }
 
 func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, peer *process) (*wire.PrepareResponse, error) {
@@ -587,6 +574,7 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 			return fail(wire.CodeRefused, "container %s exists already in domain %s", req.ContainerID, c.spec.Domain.Hash)
 		}
 		c.forget(old) // its end has not been seen yet
+		c.removeState(old.id)
 	}
 	if err := c.stubs.make(c.spec.Domain.Workspace, req.Stubs); err != nil {
 		return fail(wire.CodeRefused, "mask the workspace: %w", err)
@@ -674,6 +662,12 @@ func (c *Coordinator) release(id string) wire.ReleaseResponse {
 	if ct := c.containers[id]; ct != nil {
 		c.log.Info("container released", "container", id)
 		c.forget(ct)
+	}
+	if containerstate.ValidID(id) {
+		lease, err := containerstate.ReadLease(containerstate.Dir(c.spec.RuntimeDir, id))
+		if err == nil && lease.Domain == c.spec.Domain.Hash {
+			c.removeState(id)
+		}
 	}
 	return wire.ReleaseResponse{InUse: !c.empty() && !c.closing}
 }

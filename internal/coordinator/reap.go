@@ -56,7 +56,7 @@ func runsc(ctx context.Context, st containerstate.State, verb string, args ...st
 		argv = append(argv, "--root="+st.RunscRoot)
 	}
 	argv = append(append(argv, verb), args...)
-	cmd := exec.CommandContext(ctx, st.Runsc, argv...) //nolint:gosec // the runtime that made the container
+	cmd := exec.CommandContext(ctx, st.Runsc, argv...)
 	cmd.Dir = "/"
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -123,14 +123,7 @@ func isOrphan(pid int, id string, program fs.FileInfo) bool {
 // removeRuntimeFiles removes the files by which runsc knows a sandbox of its
 // own: delete leaves the lock of a container that was never written down.
 func removeRuntimeFiles(st containerstate.State) error {
-	root := st.RunscRoot
-	if root == "" {
-		root = "/var/run/runsc"
-		if d := os.Getenv("XDG_RUNTIME_DIR"); d != "" {
-			root = filepath.Join(d, "runsc")
-		}
-	}
-	name := filepath.Join(root, st.ID+"_sandbox:"+st.ID)
+	root, name := runscRoot(st), runtimeFile(st)
 	lock, err := os.OpenFile(name+".lock", os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -149,4 +142,31 @@ func removeRuntimeFiles(st containerstate.State) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// runtimeKnows reports whether runsc has the container of a state directory
+// still written down.
+func runtimeKnows(stateDir string) bool {
+	st, err := containerstate.ReadState(stateDir)
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(runtimeFile(st) + ".state")
+	return err == nil
+}
+
+// runtimeFile is runsc's name of a container that is a sandbox of its own,
+// without what it ends in.
+func runtimeFile(st containerstate.State) string {
+	return filepath.Join(runscRoot(st), st.ID+"_sandbox:"+st.ID)
+}
+
+func runscRoot(st containerstate.State) string {
+	if st.RunscRoot != "" {
+		return st.RunscRoot
+	}
+	if d := os.Getenv("XDG_RUNTIME_DIR"); d != "" {
+		return filepath.Join(d, "runsc")
+	}
+	return "/var/run/runsc"
 }

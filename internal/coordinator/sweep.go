@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lazaret-dev/lazaret/internal/atomicfile"
+	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -60,6 +62,66 @@ func (c *Coordinator) sweep() {
 		c.log.Info("replaced a killed coordinator", "domain", hash, "pid", conn.PeerPID())
 		_ = conn.Close() // it needs nothing from us
 	}
+}
+
+// sweepContainers removes what containers left that have ended, and that no
+// coordinator looks after any more.
+func (c *Coordinator) sweepContainers(ctx context.Context) {
+	ids, err := containerstate.List(c.spec.RuntimeDir)
+	if err != nil {
+		c.log.Error("look for dead containers", "error", err)
+		return
+	}
+	for _, id := range ids {
+		if c.isDead(id) {
+			c.log.Info("remove the state of a dead container", "container", id)
+			c.reap(ctx, containerstate.Dir(c.spec.RuntimeDir, id))
+			c.removeState(id)
+		}
+	}
+}
+
+// isDead reports whether a container has ended and its engine will not come back
+// to it.
+func (c *Coordinator) isDead(id string) bool {
+	dir := containerstate.Dir(c.spec.RuntimeDir, id)
+	lease, err := containerstate.ReadLease(dir)
+	if err != nil {
+		return abandoned(dir)
+	}
+	if lease.Alive() {
+		return false
+	}
+	if lease.Domain != c.spec.Domain.Hash {
+		// Its own coordinator's to remove, while there is one or can be again.
+		if _, err := os.Lstat(domainDir(c.spec.RuntimeDir, lease.Domain)); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	c.mu.Lock()
+	known := c.containers[id] != nil
+	c.mu.Unlock()
+	if known {
+		return false
+	}
+	st, err := containerstate.ReadState(dir)
+	return err != nil || !lease.Attached || !runtimeKnows(dir) || dropped(st)
+}
+
+// dropped reports whether the engine has removed the container's bundle.
+func dropped(st containerstate.State) bool {
+	if st.Bundle == "" {
+		return false
+	}
+	_, err := os.Lstat(filepath.Join(st.Bundle, "config.json"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// abandoned reports whether a directory without a lease is older than any
+// start can take.
+func abandoned(dir string) bool {
+	fi, err := os.Stat(dir)
+	return err == nil && time.Since(fi.ModTime()) > 2*wire.StartTimeout
 }
 
 // strangers are the hashes of other domains that have anything outside a Domain
@@ -151,9 +213,9 @@ func coordinatorLives(a domain.Anchor) bool {
 // was killed before it made the Domain Root, or the domain was another place's.
 func (c *Coordinator) sweepNames(hash string) {
 	a := domain.Anchor{Hash: hash}
-	lock, err := wire.TryLock(a.LockPath(c.spec.ControlDir))
+	lock, err := wire.TryLockThere(a.LockPath(c.spec.ControlDir))
 	if err != nil {
-		return // in use, or taken by somebody: not ours to judge
+		return // gone, in use, or taken by somebody: not ours to judge
 	}
 	if err := wire.RemoveNames(lock, a.SocketPath(c.spec.ControlDir)); err != nil {
 		c.log.Warn("remove the names of a dead domain", "domain", hash, "error", err)

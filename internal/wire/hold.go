@@ -39,9 +39,14 @@ var ErrLocked = errors.New("lock is held")
 // another process has it. The file is made with mode 0600 if it is missing. A
 // name that is not a regular file of our own is refused: the directory is
 // usually /tmp, where anybody can have put it.
-func TryLock(path string) (*Lock, error) {
+func TryLock(path string) (*Lock, error) { return tryLock(path, unix.O_CREAT) }
+
+// TryLockThere is TryLock for a file that must exist: else fs.ErrNotExist.
+func TryLockThere(path string) (*Lock, error) { return tryLock(path, 0) }
+
+func tryLock(path string, create int) (*Lock, error) {
 	for {
-		l, err := openLock(path)
+		l, err := openLock(path, create)
 		if err != nil {
 			return nil, err
 		}
@@ -81,8 +86,8 @@ func WaitLock(path string, deadline time.Time) (*Lock, error) {
 	}
 }
 
-func openLock(path string) (*Lock, error) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
+func openLock(path string, create int) (*Lock, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|create|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock %s: %w: another user may have taken the name; remove it or set control_dir in [general]", path, err)
 	}
