@@ -3,18 +3,11 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
-	"github.com/lazaret-dev/lazaret/internal/version"
+	"github.com/lazaret-dev/lazaret/netrouter"
 )
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == "--version" {
-		_, _ = fmt.Fprintln(os.Stdout, version.String("lazaret-netrouter"))
-		return
-	}
-	// A gateway that does not filter must not come up by accident.
-	fmt.Fprintln(os.Stderr, "lazaret-netrouter: this version filters no network yet; profiles that ask for it are refused at their start")
-	os.Exit(1)
+	os.Exit(netrouter.Main(os.Args[1:], os.Stdout, os.Stderr))
 }
