@@ -298,3 +298,31 @@ func TestKilledCoordinatorsOfOtherDomains(t *testing.T) {
 	}
 	f.nothingLeft()
 }
+
+func TestAbandonedState(t *testing.T) {
+	tests := []struct {
+		name  string
+		files []string
+		age   time.Duration
+		want  bool
+	}{
+		{"a claim of this moment", nil, 0, false},
+		{"an empty directory", nil, time.Second, true},
+		{"a removal that was killed after the lease", []string{"state.json"}, 0, true},
+		{"a lease that is being written", []string{".lease.json.tmp-1"}, time.Second, false},
+		{"a lease whose writer was killed", []string{".lease.json.tmp-1"}, time.Minute, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, name := range tt.files {
+				must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+			}
+			then := time.Now().Add(-tt.age)
+			must(t, os.Chtimes(dir, then, then))
+			if got := abandoned(dir); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -117,11 +118,23 @@ func dropped(st containerstate.State) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// abandoned reports whether a directory without a lease is older than any
-// start can take.
+// abandoned reports whether a directory without a lease is what is left of one:
+// the lease is the first file in it and, of a removal that was killed, may be
+// the first that went.
 func abandoned(dir string) bool {
 	fi, err := os.Stat(dir)
-	return err == nil && time.Since(fi.ModTime()) > 2*wire.StartTimeout
+	if err != nil {
+		return false
+	}
+	age := time.Since(fi.ModTime())
+	files := names(dir)
+	switch {
+	case len(files) == 0:
+		return age > claimTime/10
+	case slices.Contains(files, "state.json"), slices.Contains(files, "pid"):
+		return true
+	}
+	return age > 2*wire.StartTimeout // the lease's own temporary file
 }
 
 // strangers are the hashes of other domains that have anything outside a Domain
