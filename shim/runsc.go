@@ -81,6 +81,9 @@ func (l lowRuntime) probe(env hostenv.Env) probed {
 	dir := filepath.Join(env.RuntimeDir, "runsc")
 	cache := filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
 	var p probed
+	if env.RuntimeDir == "" {
+		return l.ask()
+	}
 	if data, err := os.ReadFile(cache); err == nil && json.Unmarshal(data, &p) == nil && len(p.Flags) > 0 {
 		return p
 	}
@@ -102,14 +105,17 @@ func (l lowRuntime) ask() probed {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		cmd.WaitDelay = time.Second
-		out, _ := cmd.CombinedOutput() // runsc's help exits with 0 or 128, by version
+		var out bounded
+		cmd.Stdout, cmd.Stderr = &out, &out
+		_ = cmd.Run() // runsc's help exits with 0 or 128, by version
 		return string(out)
 	}
 	first, _, _ := strings.Cut(run("--version"), "\n")
-	p.Version = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(first), "runsc version"))
-	if p.Version == "" {
-		return probed{} // hangs, or says nothing
+	version, ok := strings.CutPrefix(strings.TrimSpace(first), "runsc version ")
+	if !ok {
+		return probed{} // another program, one that hangs, or none that can be started
 	}
+	p.Version = version
 	for _, m := range flagLine.FindAllStringSubmatch(run("flags"), -1) {
 		p.Flags = append(p.Flags, m[1])
 	}
@@ -119,6 +125,14 @@ func (l lowRuntime) ask() probed {
 		}
 	}
 	return p
+}
+
+// bounded keeps the first megabyte that is written to it.
+type bounded []byte
+
+func (b *bounded) Write(p []byte) (int, error) {
+	*b = append(*b, p[:min(len(p), 1<<20-len(*b))]...)
+	return len(p), nil
 }
 
 func (l lowRuntime) hasVerb(env hostenv.Env, verb string) bool {
