@@ -96,12 +96,21 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 		sessions:   map[string]*session{},
 		runDir:     filepath.Join(spec.RuntimeDir, "domains", spec.Domain.Hash, "run"),
 	}
+	served := false
 	if c.root, err = ownRoot(spec.Domain.Root); err != nil {
 		return err
 	}
 	defer func() { _ = c.root.Close() }() // ends the claim; the process ends too
 	if c.stubs, err = openStubs(spec.Domain.Root, log); err != nil {
 		return err
+	}
+	// What a killed predecessor made may be in use.
+	if _, statErr := os.Lstat(filepath.Dir(c.runDir)); errors.Is(statErr, fs.ErrNotExist) {
+		defer func() {
+			if !served {
+				err = errors.Join(err, os.RemoveAll(filepath.Dir(c.runDir)))
+			}
+		}()
 	}
 	if err := c.makeRunDir(); err != nil {
 		return err
@@ -120,6 +129,7 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 		return err
 	}
 	log.Info("coordinator started", "domain", spec.Domain.Hash, "profile", spec.Domain.Profile, "workspace", spec.Domain.Workspace, "pid", os.Getpid())
+	served = true // the teardown removes everything from here on
 	go joinScope(ctx, spec, log)
 	swept := make(chan struct{})
 	if spec.Recover {

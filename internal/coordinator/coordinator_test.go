@@ -714,8 +714,15 @@ func TestCoordinatorThatCannotStart(t *testing.T) {
 	if time.Since(begin) > wire.StartTimeout/2 {
 		t.Error("waited for a dead coordinator")
 	}
-	if _, err := os.Lstat(f.spec.Domain.SocketPath(f.spec.ControlDir)); err == nil {
-		t.Error("a socket is left")
+	f.nothingLeft()
+
+	f.spec.Domain.Ephemeral = true
+	if _, err := wire.Ensure(f.spec, programPath); err == nil {
+		t.Error("started")
+	}
+	f.nothingLeft()
+	if _, err := os.Lstat(f.spec.Domain.Root); err == nil {
+		t.Error("the ephemeral domain's root is left")
 	}
 }
 

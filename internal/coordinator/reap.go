@@ -87,7 +87,7 @@ func endOrphans(st containerstate.State) error {
 	var errs []error
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || !isOrphan(pid, st.ID, want) {
+		if err != nil || !isOrphan(pid, st, want) {
 			continue
 		}
 		p, err := openProcess(pid)
@@ -96,7 +96,7 @@ func endOrphans(st containerstate.State) error {
 		}
 		// Looked at again, as the pid may have come to mean another process before
 		// it was opened.
-		if isOrphan(pid, st.ID, want) {
+		if isOrphan(pid, st, want) {
 			if err := p.kill(); err != nil && !errors.Is(err, unix.ESRCH) {
 				errs = append(errs, fmt.Errorf("end orphan %d: %w", pid, err))
 			}
@@ -106,18 +106,34 @@ func endOrphans(st containerstate.State) error {
 	return errors.Join(errs...)
 }
 
-func isOrphan(pid int, id string, program fs.FileInfo) bool {
+func isOrphan(pid int, st containerstate.State, program fs.FileInfo) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
 		return false
 	}
 	argv := bytes.Split(bytes.TrimSuffix(data, []byte{0}), []byte{0})
 	name, last := string(argv[0]), string(argv[len(argv)-1])
-	if (name != "runsc-sandbox" && name != "runsc-gofer") || last != id {
+	if (name != "runsc-sandbox" && name != "runsc-gofer") || last != st.ID || !sameBundle(argv, st.Bundle) {
 		return false
 	}
 	exe, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && os.SameFile(exe, program)
+}
+
+// sameBundle reports whether the arguments of runsc-sandbox or runsc-gofer name
+// the bundle: two engines can have a container of one id.
+func sameBundle(argv [][]byte, bundle string) bool {
+	for i, a := range argv {
+		value, ok := bytes.CutPrefix(a, []byte("--bundle="))
+		if !ok && string(a) == "--bundle" && i+1 < len(argv) {
+			value, ok = argv[i+1], true
+		}
+		if ok {
+			// One that was given relative to a directory that we do not know.
+			return filepath.Clean(string(value)) == bundle || !filepath.IsAbs(string(value)) && filepath.Base(string(value)) == filepath.Base(bundle)
+		}
+	}
+	return true
 }
 
 // removeRuntimeFiles removes the files by which runsc knows a sandbox of its

@@ -82,11 +82,11 @@ func shell(t *testing.T) string {
 	return path
 }
 
-// named starts a process of program whose first and last argument are given.
-func named(t *testing.T, program, first, last string) *exec.Cmd {
+// named starts a process of program whose first and last arguments are given.
+func named(t *testing.T, program, first string, last ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Args = []string{first, "-c", "read x; :", last}
+	cmd.Args = append([]string{first, "-c", "read x; :"}, last...)
 	_, err := cmd.StdinPipe() // stays open: it reads until it is ended
 	must(t, err)
 	must(t, cmd.Start())
@@ -121,9 +121,14 @@ func TestKilledCreateLeavesNoOrphans(t *testing.T) {
 	f.writeState("c1", runsc, root)
 	lock := filepath.Join(root, "c1_sandbox:c1.lock")
 	must(t, os.WriteFile(lock, nil, 0o600))
-	orphans := []*exec.Cmd{named(t, runsc, "runsc-sandbox", "c1"), named(t, runsc, "runsc-gofer", "c1")}
+	bundle := filepath.Join(filepath.Dir(f.ws), "bundle-c1")
+	orphans := []*exec.Cmd{
+		named(t, runsc, "runsc-sandbox", "boot", "--bundle="+bundle, "c1"), named(t, runsc, "runsc-gofer", "gofer", "--bundle", bundle+"/", "c1"),
+		named(t, runsc, "runsc-gofer", "--bundle", "bundle-c1", "c1"), // as it was given
+	}
 	others := map[string]*exec.Cmd{
 		"another container's":            named(t, runsc, "runsc-sandbox", "c11"),
+		"another engine's, of that id":   named(t, runsc, "runsc-sandbox", "boot", "--bundle=/elsewhere/bundle-c1", "c1"),
 		"of another program":             named(t, "/bin/sh", "runsc-sandbox", "c1"),
 		"runsc's, but not the sandbox's": named(t, runsc, "runsc", "c1"),
 	}

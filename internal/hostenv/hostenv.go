@@ -52,7 +52,7 @@ func Host() Source {
 }
 
 // Detect finds the developer. It fails only where no safe runtime directory
-// can be named; an unknown home is no error.
+// can be named, and then tells all but that; an unknown home is no error.
 func Detect(src Source) (Env, error) {
 	e := Env{UID: src.EUID, Rootless: src.EUID != 0}
 	if src.EUID == 0 {
@@ -65,7 +65,7 @@ func Detect(src Source) (Env, error) {
 	e.DataHome = absolute(src.Getenv("XDG_DATA_HOME"))
 	dir, err := runtimeDir(src, e)
 	if err != nil {
-		return Env{}, err
+		return e, err
 	}
 	e.RuntimeDir = dir
 	return e, nil

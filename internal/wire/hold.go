@@ -199,12 +199,14 @@ func Ensure(spec StartSpec, program string) (*Conn, error) {
 			return nil, err
 		}
 		c, err := lead(spec, program, socket, deadline)
-		// The lock's file stays: the coordinator removes it when it goes.
-		if rerr := lock.Release(); rerr != nil && err == nil {
-			err = errors.Join(fmt.Errorf("release lock %s: %w", lockPath, rerr), c.Close())
-		}
 		if err != nil {
-			return nil, err
+			// Nobody else would remove it. Where a coordinator comes up late it
+			// makes another when it goes.
+			return nil, errors.Join(err, lock.Remove())
+		}
+		// The lock's file stays: the coordinator removes it when it goes.
+		if err := lock.Release(); err != nil {
+			return nil, errors.Join(fmt.Errorf("release lock %s: %w", lockPath, err), c.Close())
 		}
 		return c, nil
 	}
@@ -236,7 +238,11 @@ func lead(spec StartSpec, program, socket string, deadline time.Time) (*Conn, er
 				exited = nil
 				continue
 			}
-			return nil, fmt.Errorf("coordinator of domain %s ended while starting (%s)%s", spec.Domain.Hash, status, logTail(spec.Domain.Root))
+			err := fmt.Errorf("coordinator of domain %s ended while starting (%s)%s", spec.Domain.Hash, status, logTail(spec.Domain.Root))
+			if spec.Domain.Ephemeral {
+				err = errors.Join(err, os.RemoveAll(spec.Domain.Root)) // nobody comes back to it
+			}
+			return nil, err
 		case <-time.After(pause):
 		}
 		if !time.Now().Before(deadline) {
