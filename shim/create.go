@@ -79,6 +79,13 @@ func (s *shim) create() error {
 	if err != nil {
 		return err
 	}
+	root, err := s.runscRoot()
+	if err != nil {
+		return err
+	}
+	if err := checkNew(root, r.id); err != nil {
+		return err
+	}
 	stateDir := containerstate.Dir(s.env.RuntimeDir, r.id)
 	if err := s.bringPIDFile(stateDir); err != nil {
 		return err
@@ -119,12 +126,6 @@ func (s *shim) create() error {
 	if err := spec.RewriteFile(r.bundle, plan); err != nil {
 		return err
 	}
-	root := s.cmd.Root
-	if root != "" {
-		if root, err = filepath.Abs(root); err != nil {
-			return fmt.Errorf("--root: %w", err)
-		}
-	}
 	probe := r.low.probe(s.env)
 	if err := containerstate.WriteState(stateDir, containerstate.State{
 		Version: containerstate.Version, ID: r.id, Domain: r.anchor,
@@ -144,6 +145,39 @@ func (s *shim) create() error {
 		}
 	}
 	return s.exec(r.low, s.missingFlags(r.flags)...)
+}
+
+// runscRoot is the directory in which runsc keeps its containers, absolute.
+func (s *shim) runscRoot() (string, error) {
+	root := s.cmd.Root
+	switch d := os.Getenv("XDG_RUNTIME_DIR"); {
+	case root != "":
+	case d != "":
+		root = filepath.Join(d, "runsc")
+	default:
+		root = "/var/run/runsc"
+	}
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return "", fmt.Errorf("--root: %w", err)
+	}
+	return root, nil
+}
+
+// checkNew refuses an id that runsc has already: what a create that failed has
+// left is removed, which must never be somebody else's container.
+func checkNew(root, id string) error {
+	files, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for a container of that id: %w", err)
+	}
+	for _, f := range files {
+		// <id>_sandbox:<sandbox's id>.state
+		if strings.HasPrefix(f.Name(), id+"_sandbox:") && strings.HasSuffix(f.Name(), ".state") {
+			return fmt.Errorf("container with given ID already exists: %s (in %s): remove it or choose another id", id, root)
+		}
+	}
+	return nil
 }
 
 // resolve reads the bundle and the configuration and names the domain.
