@@ -126,7 +126,7 @@ var programs struct {
 func build(t *testing.T) string {
 	t.Helper()
 	programs.once.Do(func() {
-		if programs.dir, programs.err = os.MkdirTemp("", "lzs-"); programs.err != nil {
+		if programs.dir, programs.err = os.MkdirTemp("", "lzs-"); programs.err != nil { //nolint:usetesting // all tests'
 			return
 		}
 		if programs.err = os.Chmod(programs.dir, 0o755); programs.err != nil { //nolint:gosec // another uid runs what is in it
@@ -136,7 +136,7 @@ func build(t *testing.T) string {
 		for _, name := range []string{"runtime", "coordinator", "hook", "escalate"} {
 			args = append(args, "github.com/lazaret-dev/lazaret/cmd/lazaret-"+name)
 		}
-		cmd := exec.CommandContext(context.Background(), "go", args...)
+		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			programs.err = fmt.Errorf("build: %w: %s", err, out)
@@ -767,12 +767,18 @@ func TestCreateThatFails(t *testing.T) {
 		{name: "wrong types", make: func(p *place) { json0(p, `{"process":{"args":"sh"}}`) }, say: "config.json: process.args"},
 		{name: "a number", make: func(p *place) { json0(p, `17`) }, say: "is not a JSON object"},
 		{name: "not UTF-8", make: func(p *place) { json0(p, "{\"a\":\"\xff\"}") }, say: "not UTF-8"},
-		{name: "a directory", make: func(p *place) { replace(p, func(f string) error { return os.Mkdir(f, 0o755) }) }, say: "not a regular file",
-			mend: func(p *place) { p.must(os.Remove(p.bundle + "/config.json")); p.spec(nil) }},
-		{name: "a FIFO", make: func(p *place) { replace(p, func(f string) error { return unix.Mkfifo(f, 0o666) }) }, say: "not a regular file",
-			mend: func(p *place) { p.must(os.Remove(p.bundle + "/config.json")); p.spec(nil) }},
-		{name: "a symbolic link", make: func(p *place) { replace(p, func(f string) error { return os.Symlink("/etc/passwd", f) }) }, say: "is a symbolic link",
-			mend: func(p *place) { p.must(os.Remove(p.bundle + "/config.json")); p.spec(nil) }},
+		{
+			name: "a directory", make: func(p *place) { replace(p, func(f string) error { return os.Mkdir(f, 0o755) }) }, say: "not a regular file",
+			mend: func(p *place) { p.must(os.Remove(p.bundle + "/config.json")); p.spec(nil) },
+		},
+		{
+			name: "a FIFO", make: func(p *place) { replace(p, func(f string) error { return unix.Mkfifo(f, 0o666) }) }, say: "not a regular file",
+			mend: func(p *place) { p.must(os.Remove(p.bundle + "/config.json")); p.spec(nil) },
+		},
+		{
+			name: "a symbolic link", make: func(p *place) { replace(p, func(f string) error { return os.Symlink("/etc/passwd", f) }) }, say: "is a symbolic link",
+			mend: func(p *place) { p.must(os.Remove(p.bundle + "/config.json")); p.spec(nil) },
+		},
 		{name: "20 MB", make: func(p *place) { json0(p, `{"a":"`+strings.Repeat("x", 20<<20)+`"}`) }, say: "larger than"},
 		{name: "deeply nested", make: func(p *place) { json0(p, strings.Repeat(`[`, 1<<20)) }, say: "not valid JSON"},
 		{name: "no process", make: func(p *place) {
@@ -790,8 +796,10 @@ func TestCreateThatFails(t *testing.T) {
 		}, say: "profile"},
 		{name: "a misspelt key", make: func(p *place) { p.config("[profiles.default]\nmaskss = []\n") }, say: "masks"},
 		{name: "broken TOML", make: func(p *place) { p.config("[[[") }, say: "config.toml:"},
-		{name: "an unreadable configuration", make: func(p *place) { p.foreign(p.home+"/.config/lazaret/config.toml", 0o600) }, say: "permission denied",
-			mend: func(p *place) { p.mine(p.home+"/.config/lazaret/config.toml", 0o644) }},
+		{
+			name: "an unreadable configuration", make: func(p *place) { p.foreign(p.home+"/.config/lazaret/config.toml", 0o600) }, say: "permission denied",
+			mend: func(p *place) { p.mine(p.home+"/.config/lazaret/config.toml", 0o644) },
+		},
 		{name: "the configuration is a directory", make: func(p *place) {
 			p.must(os.Remove(p.home + "/.config/lazaret/config.toml"))
 			p.must(os.Mkdir(p.home+"/.config/lazaret/config.toml", 0o755)) //nolint:gosec // another uid's
@@ -807,21 +815,31 @@ func TestCreateThatFails(t *testing.T) {
 			p.must(os.Remove(p.low))
 			p.must(os.Symlink(p.bin+"/lazaret-runtime", p.low))
 		}, say: "itself", mend: (*place).realLow},
-		{name: "no hook program", make: func(p *place) { p.must(os.Rename(p.bin+"/lazaret-hook", p.bin+"/x")) }, say: "lazaret-hook is not installed",
-			mend: func(p *place) { p.must(os.Rename(p.bin+"/x", p.bin+"/lazaret-hook")) }},
-		{name: "no coordinator program", make: func(p *place) { p.must(os.Rename(p.bin+"/lazaret-coordinator", p.bin+"/x")) }, say: "lazaret-coordinator is not installed",
-			mend: func(p *place) { p.must(os.Rename(p.bin+"/x", p.bin+"/lazaret-coordinator")) }},
-		{name: "no escalation client", make: func(p *place) { p.must(os.Rename(p.bin+"/lazaret-escalate", p.bin+"/x")) }, say: "lazaret-escalate is not installed",
-			mend: func(p *place) { p.must(os.Rename(p.bin+"/x", p.bin+"/lazaret-escalate")) }},
+		{
+			name: "no hook program", make: func(p *place) { p.must(os.Rename(p.bin+"/lazaret-hook", p.bin+"/x")) }, say: "lazaret-hook is not installed",
+			mend: func(p *place) { p.must(os.Rename(p.bin+"/x", p.bin+"/lazaret-hook")) },
+		},
+		{
+			name: "no coordinator program", make: func(p *place) { p.must(os.Rename(p.bin+"/lazaret-coordinator", p.bin+"/x")) }, say: "lazaret-coordinator is not installed",
+			mend: func(p *place) { p.must(os.Rename(p.bin+"/x", p.bin+"/lazaret-coordinator")) },
+		},
+		{
+			name: "no escalation client", make: func(p *place) { p.must(os.Rename(p.bin+"/lazaret-escalate", p.bin+"/x")) }, say: "lazaret-escalate is not installed",
+			mend: func(p *place) { p.must(os.Rename(p.bin+"/x", p.bin+"/lazaret-escalate")) },
+		},
 		{name: "a coordinator that fails at once", make: func(p *place) {
 			p.must(os.Rename(p.bin+"/lazaret-coordinator", p.bin+"/x"))
 			p.write(p.bin+"/lazaret-coordinator", "#!/bin/sh\necho the reason >&2; exit 3\n")
 			p.must(os.Chmod(p.bin+"/lazaret-coordinator", 0o755)) //nolint:gosec // a program
 		}, say: "the reason", mend: func(p *place) { p.must(os.Rename(p.bin+"/x", p.bin+"/lazaret-coordinator")) }},
-		{name: "data_root is not writable", make: func(p *place) { p.foreign(p.data, 0o755) }, say: "permission denied",
-			mend: func(p *place) { p.mine(p.data, 0o700) }},
-		{name: "data_root is a file", make: func(p *place) { p.must(os.Remove(p.data)); p.write(p.data, "") }, say: "not a directory",
-			mend: func(p *place) { p.must(os.Remove(p.data)); p.must(os.Mkdir(p.data, 0o700)); p.own(p.data) }},
+		{
+			name: "data_root is not writable", make: func(p *place) { p.foreign(p.data, 0o755) }, say: "permission denied",
+			mend: func(p *place) { p.mine(p.data, 0o700) },
+		},
+		{
+			name: "data_root is a file", make: func(p *place) { p.must(os.Remove(p.data)); p.write(p.data, "") }, say: "not a directory",
+			mend: func(p *place) { p.must(os.Remove(p.data)); p.must(os.Mkdir(p.data, 0o700)); p.own(p.data) },
+		},
 		{name: "runsc has a container of that id", make: func(p *place) {
 			p.must(os.Mkdir(p.xdg+"/runsc", 0o700))
 			p.write(p.xdg+"/runsc/c1_sandbox:c1.state", "{}")
@@ -837,8 +855,10 @@ func TestCreateThatFails(t *testing.T) {
 			p.must(os.Mkdir(p.runtime, 0o700))
 			p.foreign(p.runtime, 0o755)
 		}, say: "permission denied", mend: func(p *place) { p.mine(p.runtime, 0o700) }},
-		{name: "control_dir is not writable", make: func(p *place) { p.foreign(p.control, 0o755) }, say: "open lock",
-			mend: func(p *place) { p.mine(p.control, 0o700) }},
+		{
+			name: "control_dir is not writable", make: func(p *place) { p.foreign(p.control, 0o755) }, say: "open lock",
+			mend: func(p *place) { p.mine(p.control, 0o700) },
+		},
 		{name: "the workspace is not there", make: func(p *place) {
 			p.spec(func(s *specs.Spec) { s.Mounts[0].Source = p.dir + "/gone" })
 		}, say: "no such file or directory"},
@@ -858,13 +878,15 @@ func TestCreateThatFails(t *testing.T) {
 		{name: "a mount over Lazaret's own directory", make: func(p *place) {
 			p.spec(func(s *specs.Spec) { s.Mounts = append(s.Mounts, bind(p.ws, "/run/lazaret/certs")) })
 		}, say: "belongs to Lazaret"},
-		{name: "a mask that is a link", make: func(p *place) { p.must(os.Symlink("/etc", p.ws+"/.vscode")) }, say: ".vscode",
+		{
+			name: "a mask that is a link", make: func(p *place) { p.must(os.Symlink("/etc", p.ws+"/.vscode")) }, say: ".vscode",
 			failed: func(p *place) {
 				if entries, err := os.ReadDir(p.ws); err != nil || len(entries) != 1 {
 					p.t.Errorf("workspace %v, %v", entries, err)
 				}
 				p.must(os.Remove(p.ws + "/.vscode"))
-			}},
+			},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
