@@ -100,7 +100,7 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	if c.root, err = ownRoot(spec.Domain.Root); err != nil {
 		return err
 	}
-	defer func() { _ = c.root.Close() }() // ends the claim; the process ends too
+	defer func() { _ = c.root.Close() }() // again after the teardown: no harm
 	if c.stubs, err = openStubs(spec.Domain.Root, log); err != nil {
 		return err
 	}
@@ -322,6 +322,7 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 		}
 	}
 	c.log.Info("coordinator ends", "containers_left", left)
+	errs = append(errs, c.root.Close()) // a successor claims it once the lock is gone
 	if lock != nil {
 		errs = append(errs, lock.Remove())
 	}
@@ -331,6 +332,13 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 // makeRunDir makes what the sandboxes see at /run/lazaret: the escalation
 // client, and a place for terminfo entries.
 func (c *Coordinator) makeRunDir() error {
+	// First of all how to come back to what follows.
+	if err := os.MkdirAll(filepath.Dir(c.runDir), 0o700); err != nil {
+		return fmt.Errorf("make the domain's runtime directory: %w", err)
+	}
+	if err := writeStart(c.spec); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Join(c.runDir, "terminfo"), 0o700); err != nil {
 		return fmt.Errorf("make the domain's runtime directory: %w", err)
 	}
@@ -339,9 +347,6 @@ func (c *Coordinator) makeRunDir() error {
 		if err := os.Chmod(d, 0o755); err != nil { //nolint:gosec // meant for all of the sandbox
 			return fmt.Errorf("make the domain's runtime directory: %w", err)
 		}
-	}
-	if err := writeStart(c.spec); err != nil {
-		return err
 	}
 	if err := copyProgram(c.spec.ClientPath, filepath.Join(c.runDir, "escalate")); err != nil {
 		return fmt.Errorf("offer the escalation client: %w", err)

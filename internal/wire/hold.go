@@ -23,6 +23,10 @@ const StartTimeout = 10 * time.Second
 // ExitBusy is the coordinator's exit status when a live one holds the domain.
 const ExitBusy = 75
 
+// busyPause is how long a starter waits for one that holds the domain without
+// answering, before it tries to start another.
+const busyPause = 100 * time.Millisecond
+
 // maxSocketPath is what fits into sockaddr_un (unix(7)) with its final zero.
 const maxSocketPath = 107
 
@@ -226,16 +230,23 @@ func lead(spec StartSpec, program, socket string, deadline time.Time) (*Conn, er
 		return nil, err
 	}
 	pause := 500 * time.Microsecond
+	var again <-chan time.Time
 	for {
 		c, err := Dial(socket, time.Until(deadline))
 		if !errors.Is(err, ErrNoCoordinator) {
 			return c, err
 		}
 		select {
+		case <-again:
+			again = nil
+			if exited, err = startCoordinator(spec, program); err != nil {
+				return nil, err
+			}
 		case status := <-exited:
 			if status.ExitCode() == ExitBusy {
-				// One is alive without its socket's name, and binds it again.
-				exited = nil
+				// One is alive without its socket's name, and binds it again; or
+				// it was killed, and the kernel is not yet done with it.
+				exited, again = nil, time.After(busyPause)
 				continue
 			}
 			err := fmt.Errorf("coordinator of domain %s ended while starting (%s)%s", spec.Domain.Hash, status, logTail(spec.Domain.Root))
