@@ -136,6 +136,9 @@ func TestEveryKindOfLeftoverIsSeen(t *testing.T) {
 }
 
 func TestAPlaceIsRemovedWhole(t *testing.T) {
+	if testing.Short() {
+		t.Skip("end-to-end tests need podman and runsc")
+	}
 	t.Parallel()
 	var dir, run string
 	t.Run("used", func(t *testing.T) {
@@ -143,6 +146,9 @@ func TestAPlaceIsRemovedWhole(t *testing.T) {
 		dir, run = h.Dir, h.Runtime
 		h.Podman("run", "-d", "--runtime=runc", "--network=none", Busybox, "sleep", "60").OK(t)
 	})
+	if dir == "" || run == "" {
+		t.Fatal("no place was made")
+	}
 	for _, d := range []string{dir, run} {
 		if exists(d) {
 			t.Errorf("%s is still there", d)
