@@ -795,6 +795,7 @@ func TestCreateThatFails(t *testing.T) {
 			})
 		}, say: "profile"},
 		{name: "a misspelt key", make: func(p *place) { p.config("[profiles.default]\nmaskss = []\n") }, say: "masks"},
+		{name: "a flag that this runsc does not have", make: func(p *place) { p.config("args = [\"--no-such-flag=1\"]\n") }, say: `has no flag "--no-such-flag=1"`},
 		{name: "broken TOML", make: func(p *place) { p.config("[[[") }, say: "config.toml:"},
 		{
 			name: "an unreadable configuration", make: func(p *place) { p.foreign(p.home+"/.config/lazaret/config.toml", 0o600) }, say: "permission denied",

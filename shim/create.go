@@ -435,6 +435,9 @@ func (s *shim) enforceable(r *request) error {
 	}
 	for _, a := range r.cfg.Runtime.Args {
 		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		if !probe.hasFlag(name) { // runsc would answer with all of its usage
+			return fmt.Errorf("[runtime] args: %s has no flag %q: see %s flags", r.low.path, a, r.low.path)
+		}
 		r.flags = slices.DeleteFunc(r.flags, func(f string) bool { return f == "--"+name || strings.HasPrefix(f, "--"+name+"=") })
 		r.flags = append(r.flags, a)
 	}
