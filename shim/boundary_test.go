@@ -860,6 +860,11 @@ func TestCreateThatFails(t *testing.T) {
 			name: "control_dir is not writable", make: func(p *place) { p.foreign(p.control, 0o755) }, say: "open lock",
 			mend: func(p *place) { p.mine(p.control, 0o700) },
 		},
+		{name: "no root file system", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Root.Path = "no" }) }, say: "root file system of the bundle: stat "},
+		{name: "no root at all", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Root = nil }) }, say: "no root.path"},
+		{name: "the root file system is a file", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Root.Path = "config.json" }) }, say: "is not a directory"},
+		{name: "the root file system is below a file", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Root.Path = "config.json/x" }) }, say: "not a directory"},
+		{name: "a mount without its source", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Mounts = append(s.Mounts, bind("no", "/x")) }) }, say: "source of the mount at /x: stat "},
 		{name: "the workspace is not there", make: func(p *place) {
 			p.spec(func(s *specs.Spec) { s.Mounts[0].Source = p.dir + "/gone" })
 		}, say: "no such file or directory"},

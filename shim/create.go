@@ -196,6 +196,9 @@ func (s *shim) resolve() (*request, error) {
 		}
 		return nil, err
 	}
+	if err := r.checkFiles(); err != nil {
+		return nil, err
+	}
 	if err := r.findImage(); err != nil {
 		return nil, err
 	}
@@ -340,17 +343,55 @@ func (r *request) checkProfileSource() error {
 	return fmt.Errorf("LAZARET_PROFILE=%.64s: with %s it cannot be told whether the image or you set it: name the profile by the annotation %s, or by default_profile in [general]", asked, r.mixedEnv, profileAnnotation)
 }
 
+func isBind(m specs.Mount) bool {
+	return m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
+}
+
+// inBundle is a path of config.json on the host.
+func (r *request) inBundle(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(r.bundle, name)
+}
+
+// checkFiles refuses a bundle whose root file system or a source of whose mounts
+// is missing. runsc's processes tell that each in its own words, in several
+// objects of the log, of which engines can read but one.
+func (r *request) checkFiles() error {
+	if r.doc.RootPath() == "" {
+		return errors.New("config.json has no root.path: the bundle has no root file system")
+	}
+	root := r.inBundle(r.doc.RootPath())
+	switch fi, err := os.Stat(root); {
+	case missing(err):
+		return fmt.Errorf("root file system of the bundle: %w", err)
+	case err == nil && !fi.IsDir():
+		return fmt.Errorf("root file system of the bundle: %s is not a directory", root)
+	}
+	for _, m := range r.doc.Mounts() {
+		if !isBind(m) {
+			continue
+		}
+		if _, err := os.Stat(r.inBundle(m.Source)); missing(err) {
+			return fmt.Errorf("source of the mount at %s: %w", m.Destination, err)
+		}
+	}
+	return nil
+}
+
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
+}
+
 // workspace is the canonical host path of the Agent Workspace, "" for none.
 func (r *request) workspace() (string, error) {
 	mounted := ""
 	for _, m := range r.doc.Mounts() {
 		if path.Clean(m.Destination) == spec.WorkspacePath {
 			mounted = "" // a later mount covers an earlier one
-			if m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind") {
-				mounted = m.Source
-				if !filepath.IsAbs(mounted) {
-					mounted = filepath.Join(r.bundle, mounted)
-				}
+			if isBind(m) {
+				mounted = r.inBundle(m.Source)
 			}
 		}
 	}
