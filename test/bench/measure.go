@@ -147,7 +147,7 @@ func (b *bench) verbs() []verb {
 	enter := []string{"--target", strings.TrimSpace(string(pause)), "--user", "--mount", "--"}
 	call := func(code int, program string, args ...string) func() time.Duration {
 		return func() time.Duration {
-			cmd := exec.Command("nsenter", slices.Concat(enter, []string{program}, args)...)
+			cmd := exec.CommandContext(b.t.Context(), "nsenter", slices.Concat(enter, []string{program}, args)...)
 			cmd.Env = []string{"XDG_RUNTIME_DIR=" + b.Runtime, "PATH=/usr/bin:/bin"}
 			r := harness.Do(cmd)
 			r.Exit(b.t, code)
