@@ -72,6 +72,11 @@ func Run(name string, stdin io.Reader, getenv func(string) string) error {
 		if s.PID <= 1 {
 			return fmt.Errorf("container %s has no sandbox process (pid %d)", s.ID, s.PID)
 		}
+		if getenv("LAZARET_LOOPBACK") == "1" {
+			if err := loopbackUp(s.PID); err != nil {
+				return err
+			}
+		}
 		return call(socket, wire.PathAttach, wire.AttachRequest{Version: wire.Version, ContainerID: s.ID, PID: s.PID}, &wire.Empty{})
 	case "poststop":
 		return release(socket, dir, s.ID)

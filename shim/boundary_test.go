@@ -423,6 +423,7 @@ func TestPassThroughIsOneExecve(t *testing.T) {
 		{"podman kill", []string{"kill", "c1", "15"}, []string{"kill", "c1", "15"}},
 		{"podman kill of all", []string{"kill", "--all", "c1", "9"}, []string{"kill", "--all", "c1", "9"}},
 		{"podman delete", []string{"delete", "--force", "c1"}, []string{"delete", "--force", "c1"}},
+		{"the clear-up after the refused flag", []string{"--TESTONLY-unsafe-nonroot=true", "delete", "--force", "c1"}, []string{"delete", "--force", "c1"}},
 		{"podman pause", []string{"pause", "c1"}, []string{"pause", "c1"}},
 		{"podman resume", []string{"resume", "c1"}, []string{"resume", "c1"}},
 		{"podman update", []string{"update", "--resources", "/r", "c1"}, []string{"update", "--resources=/r", "c1"}},
@@ -864,6 +865,11 @@ func TestCreateThatFails(t *testing.T) {
 		{name: "no root at all", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Root = nil }) }, say: "no root.path"},
 		{name: "the root file system is a file", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Root.Path = "config.json" }) }, say: "is not a directory"},
 		{name: "the root file system is below a file", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Root.Path = "config.json/x" }) }, say: "not a directory"},
+		{name: "a mount that runsc leaves out", make: func(p *place) {
+			p.spec(func(s *specs.Spec) {
+				s.Mounts = append(s.Mounts, specs.Mount{Destination: "/x", Type: "overlay", Source: p.ws, Options: []string{"lowerdir=" + p.ws}})
+			})
+		}, say: "no mounts of type overlay"},
 		{name: "a mount without its source", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Mounts = append(s.Mounts, bind("no", "/x")) }) }, say: "source of the mount at /x: stat "},
 		{name: "the workspace is not there", make: func(p *place) {
 			p.spec(func(s *specs.Spec) { s.Mounts[0].Source = p.dir + "/gone" })

@@ -52,6 +52,7 @@ type request struct {
 	anchor   domain.Anchor
 	low      lowRuntime
 	flags    []string // global flags for runsc beside the caller's
+	loopback bool     // the prestart hook sets it up: runsc takes the interfaces of a namespace that it makes
 	masks    []string // paths in the container
 	notes    []string // what this version does not guard: lazaret status tells
 	warnings []string // what this container asked for and does not get: said on stderr too
@@ -106,17 +107,20 @@ func (s *shim) create() error {
 	if err != nil {
 		return err
 	}
+	hookEnv := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"LAZARET_CONTROL_SOCKET=" + r.anchor.SocketPath(r.cfg.General.ControlDir),
+		"LAZARET_STATE_DIR=" + stateDir,
+	}
+	if r.loopback {
+		hookEnv = append(hookEnv, "LAZARET_LOOPBACK=1")
+	}
 	plan := spec.Plan{
 		ContainerID: r.id, Profile: r.profile.Name, DomainHash: r.anchor.Hash, Workspace: r.anchor.Workspace,
 		Env:    []string{"LAZARET_RUNTIME=" + shortVersion()},
 		RunDir: res.RunDir, ClientPath: true,
 		TerminfoDir: spec.RunPath + "/terminfo",
-		HookPath:    hook, HookArgs: []string{r.anchor.Hash},
-		HookEnv: []string{
-			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-			"LAZARET_CONTROL_SOCKET=" + r.anchor.SocketPath(r.cfg.General.ControlDir),
-			"LAZARET_STATE_DIR=" + stateDir,
-		},
+		HookPath:    hook, HookArgs: []string{r.anchor.Hash}, HookEnv: hookEnv,
 		HookTimeoutSeconds: hookTimeout,
 		Masks:              r.masks,
 		ReadOnlyPaths:      readOnly,
@@ -371,6 +375,9 @@ func (r *request) checkFiles() error {
 	}
 	for _, m := range r.doc.Mounts() {
 		if !isBind(m) {
+			if m.Type == "overlay" { // such as podman's :O
+				return fmt.Errorf("mount at %s: runsc has no mounts of type overlay and would leave it out without a word: mount a copy, or read-only", m.Destination)
+			}
 			continue
 		}
 		if _, err := os.Stat(r.inBundle(m.Source)); missing(err) {
@@ -421,12 +428,8 @@ func (s *shim) enforceable(r *request) error {
 	p := r.profile
 	networks := flagValues(slices.Concat(s.cmd.Global, r.cfg.Runtime.Args), "network")
 	hostNet := !slices.ContainsFunc(r.doc.Namespaces(), ownNetwork) || slices.Contains(networks, "host")
-	unsafe := func(arg string) bool {
-		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		return name == unsafeFlag
-	}
 	switch {
-	case slices.ContainsFunc(r.cfg.Runtime.Args, unsafe):
+	case slices.ContainsFunc(r.cfg.Runtime.Args, unsafeArg):
 		return errUnsafeFlag()
 	case p.Network.Mode == "filtered" && p.Network.ModeSet:
 		return fmt.Errorf(`profile %q asks for network.mode = "filtered", which this version cannot enforce yet: set "none", or "open" to accept an unfiltered network`, p.Name)
@@ -439,6 +442,8 @@ func (s *shim) enforceable(r *request) error {
 	case p.Network.Mode == "filtered":
 		r.notes = append(r.notes, `network is not filtered: this version has no network sidecar yet; set network.mode = "open" to accept that or "none" for no network`)
 	}
+	fresh := func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace && n.Path == "" }
+	r.loopback = p.Network.Mode != "none" && len(networks) == 0 && slices.ContainsFunc(r.doc.Namespaces(), fresh)
 	gitSet := r.cfg.Origin("profiles."+p.Name+".git").File != ""
 	if gitSet && p.Git != "off" {
 		return fmt.Errorf(`profile %q asks for git = %q, which this version cannot guard yet: set git = "off" for a read-only .git, or leave the key out`, p.Name, p.Git)

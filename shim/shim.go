@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -71,6 +72,12 @@ func Main(args []string, stdout, stderr io.Writer) int {
 // unsafeFlag is what advice found online adds to make runsc start rootless.
 const unsafeFlag = "TESTONLY-unsafe-nonroot"
 
+// unsafeArg reports whether a flag is unsafeFlag, in whichever spelling.
+func unsafeArg(arg string) bool {
+	name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+	return name == unsafeFlag
+}
+
 func errUnsafeFlag() error {
 	return fmt.Errorf("flag %s takes the sandbox's own walls down: leave it out; rootless engines need no such flag here", unsafeFlag)
 }
@@ -84,7 +91,11 @@ type shim struct {
 
 func (s *shim) run() error {
 	if s.cmd.HasGlobal(unsafeFlag) {
-		return errUnsafeFlag()
+		if s.cmd.Verb != "delete" {
+			return errUnsafeFlag()
+		}
+		// The engine clears up after the create that was refused.
+		s.cmd.Global = slices.DeleteFunc(s.cmd.Global, unsafeArg)
 	}
 	if s.cmd.Verb == "" && s.cmd.Version {
 		return s.version()
