@@ -19,7 +19,7 @@ const starts = 50
 func TestSimultaneousStartsInOneDomain(t *testing.T) {
 	c := newChaos(t)
 	ws := c.ws[0]
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	results := make([]harness.Result, starts)
 	var clients sync.WaitGroup

@@ -208,8 +208,10 @@ func TestDeleteWithoutEnvironment(t *testing.T) {
 	harness.Each(t, harness.Options{}, func(t *testing.T, h *harness.Harness) {
 		ws := h.Workspace()
 		call := func(args ...string) harness.Result {
-			return h.Run("/usr/bin/env", append([]string{"-C", "/", "-i", "XDG_RUNTIME_DIR=" + h.Runtime,
-				filepath.Join(h.Prefix, "bin/lazaret-runtime")}, args...)...)
+			return h.Run("/usr/bin/env", append([]string{
+				"-C", "/", "-i", "XDG_RUNTIME_DIR=" + h.Runtime,
+				filepath.Join(h.Prefix, "bin/lazaret-runtime"),
+			}, args...)...)
 		}
 		for _, id := range []string{"nobody", strings.Repeat("0123456789abcdef", 4)} {
 			if r := call("delete", "--force", id); r.Code != 0 || r.Stderr != "" {
@@ -224,8 +226,10 @@ func TestDeleteWithoutEnvironment(t *testing.T) {
 		id := h.Inspect("box", ".Id")
 		// Outside of podman's namespaces runsc is asked as another user: no harm.
 		inside := func(args ...string) harness.Result {
-			return h.Podman(append([]string{"unshare", "env", "-i", "XDG_RUNTIME_DIR=" + h.Runtime,
-				filepath.Join(h.Prefix, "bin/lazaret-runtime")}, args...)...)
+			return h.Podman(append([]string{
+				"unshare", "env", "-i", "XDG_RUNTIME_DIR=" + h.Runtime,
+				filepath.Join(h.Prefix, "bin/lazaret-runtime"),
+			}, args...)...)
 		}
 		if got := inside("state", id).OK(t); !strings.Contains(got, `"running"`) {
 			t.Errorf("state: %s", got)
