@@ -870,6 +870,12 @@ func TestCreateThatFails(t *testing.T) {
 				s.Mounts = append(s.Mounts, specs.Mount{Destination: "/x", Type: "overlay", Source: p.ws, Options: []string{"lowerdir=" + p.ws}})
 			})
 		}, say: "no mounts of type overlay"},
+		{name: "a user namespace without the developer, with an old runsc", make: func(p *place) {
+			p.spec(func(s *specs.Spec) {
+				s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
+				s.Linux.UIDMappings = []specs.LinuxIDMapping{{ContainerID: 0, HostID: 1, Size: 1024}}
+			})
+		}, say: "use --userns=keep-id"},
 		{name: "a mount without its source", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Mounts = append(s.Mounts, bind("no", "/x")) }) }, say: "source of the mount at /x: stat "},
 		{name: "the workspace is not there", make: func(p *place) {
 			p.spec(func(s *specs.Spec) { s.Mounts[0].Source = p.dir + "/gone" })

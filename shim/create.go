@@ -458,6 +458,10 @@ func (s *shim) enforceable(r *request) error {
 	if len(probe.Flags) == 0 {
 		return fmt.Errorf("%s does not answer as runsc does: set [runtime] sandbox to gVisor's runsc", r.low.path)
 	}
+	if own := r.doc.UIDMappings(); len(own) > 0 && !probe.hasFlag("directfs") && !slices.ContainsFunc(own, func(m specs.LinuxIDMapping) bool { return m.HostID == 0 }) {
+		// It opens the mounts' sources as a user of the container.
+		return fmt.Errorf("user namespace refused: none of the container's users is you (podman --userns=auto or nomap), and %s, of before 2023, could not open your files: use --userns=keep-id, or install a current runsc", r.low.path)
+	}
 	if s.ignoreCgroups() {
 		r.flags = append(r.flags, "--ignore-cgroups")
 		if limits := r.doc.Resources(); len(limits) > 0 {
