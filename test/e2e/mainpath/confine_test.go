@@ -102,9 +102,9 @@ func TestLimits(t *testing.T) {
 			{name: "cgroupfs", global: []string{"--cgroup-manager=cgroupfs"}},
 			{name: "systemd", global: []string{"--cgroup-manager=systemd"}},
 			{name: "no cgroups", args: []string{"--cgroups=disabled"}},
-			{name: "memory", args: []string{"--memory=64m"}, said: "memory"},
-			{name: "processes", args: []string{"--pids-limit=64"}, said: "limit"},
-			{name: "processors", args: []string{"--cpus=0.5"}, said: "c"},
+			{name: "memory", args: []string{"--memory=64m"}, said: "esource limits"},
+			{name: "processes", args: []string{"--pids-limit=64"}, said: "esource limits"},
+			{name: "processors", args: []string{"--cpus=0.5"}, said: "esource limits"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				args := append(append(append([]string{}, c.global...), h.LazaretArgs(ws)...), c.args...)
@@ -122,12 +122,18 @@ func TestLimits(t *testing.T) {
 			})
 		}
 		h.Detached(ws, "box", harness.Busybox, "sleep", "300")
-		procs := h.Run("ps", "-eo", "args").OK(t)
-		if !strings.Contains(procs, "runsc-sandbox") {
-			t.Error("the sandbox's process is not found")
+		id, sandboxes := h.Inspect("box", ".Id"), 0
+		for proc := range strings.Lines(h.Run("ps", "-eo", "args").OK(t)) {
+			if !strings.Contains(proc, id) || !strings.Contains(proc, "runsc-") {
+				continue
+			}
+			sandboxes++
+			if strings.Contains(proc, "TESTONLY-unsafe-nonroot=true") || strings.Contains(proc, "TESTONLY-unsafe-nonroot ") {
+				t.Errorf("runsc runs with its unsafe flag: %s", proc)
+			}
 		}
-		if strings.Contains(procs, "TESTONLY-unsafe-nonroot=true") || strings.Contains(procs, "TESTONLY-unsafe-nonroot ") {
-			t.Error("runsc runs with its unsafe flag")
+		if sandboxes == 0 {
+			t.Error("the sandbox's process is not found")
 		}
 		h.Podman("rm", "-f", "-t", "0", "box").OK(t)
 		h.Podman("--runtime-flag=TESTONLY-unsafe-nonroot", "run", "--rm", "--runtime=lazaret", harness.Busybox, "true").Fails(t, 126, "TESTONLY-unsafe-nonroot")

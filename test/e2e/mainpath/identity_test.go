@@ -16,7 +16,7 @@ import (
 func TestIdentity(t *testing.T) {
 	harness.Each(t, harness.Options{}, func(t *testing.T, h *harness.Harness) {
 		ws := h.Workspace()
-		h.Podman("create", "--name", "tmpl", harness.Busybox).OK(t)
+		h.Podman("create", "--name", "tmpl", harness.Busybox, "true").OK(t)
 		h.Podman("commit", "-q", "--change", "USER agent", "tmpl", "localhost/withuser").OK(t)
 		h.Podman("rm", "tmpl").OK(t)
 		uid := itoa(h.User.UID)
@@ -41,6 +41,10 @@ func TestIdentity(t *testing.T) {
 					h.Sh(ws, "chmod 777 .").OK(t)
 				}
 				args := append(h.LazaretArgs(ws), c.args...)
+				if c.name == "automatic mapping" && h.Debian() {
+					h.Podman(append(args, "true")...).Fails(t, 126, "--userns=auto", "install a current runsc")
+					return
+				}
 				got := h.Podman(append(args, "sh", "-c",
 					`id -u; echo x 2>/dev/null >/workspace/made; cat /workspace/README; ls /run/lazaret >/dev/null && echo sees; /run/lazaret/escalate -- true 2>/dev/null; echo $?`)...).OK(t)
 				lines := strings.Split(got, "\n")
@@ -97,16 +101,21 @@ func TestMountOptions(t *testing.T) {
 	harness.Each(t, harness.Options{}, func(t *testing.T, h *harness.Harness) {
 		ws := h.Workspace()
 		for _, c := range []struct{ options, want string }{
-			{"rw", "wrote"}, {"ro", "refused"}, {"z", "wrote"}, {"Z", "wrote"}, {"U", "wrote"}, {"O", "wrote"},
+			{"rw", "wrote"}, {"ro", "refused"}, {"z", "wrote"}, {"Z", "wrote"}, {"U", "wrote"}, {"O", ""},
 		} {
 			t.Run(c.options, func(t *testing.T) {
-				got := h.Podman("run", "--rm", "--runtime=lazaret", "-v", ws+":/workspace:"+c.options, harness.Busybox,
-					"sh", "-c", "cat /workspace/README; if touch /workspace/new 2>/dev/null; then echo wrote; else echo refused; fi").OK(t)
+				r := h.Podman("run", "--rm", "--runtime=lazaret", "-v", ws+":/workspace:"+c.options, harness.Busybox,
+					"sh", "-c", "cat /workspace/README; if touch /workspace/new 2>/dev/null; then echo wrote; else echo refused; fi")
+				if c.want == "" { // runsc leaves such a mount out without a word
+					r.Fails(t, 126, "/workspace", "overlay")
+					return
+				}
+				got := r.OK(t)
 				if got != "one\n"+c.want {
 					t.Errorf("got %q, want %s", got, c.want)
 				}
 				_, err := os.Lstat(filepath.Join(ws, "new"))
-				if onHost := c.want == "wrote" && c.options != "O"; onHost != (err == nil) {
+				if onHost := c.want == "wrote"; onHost != (err == nil) {
 					t.Errorf("on the host: %v", err)
 				}
 				h.Sh(ws, "rm -f new").OK(t)
