@@ -68,8 +68,6 @@ func isSelf(path string) bool {
 	return err == nil && os.SameFile(self, other)
 }
 
-var flagLine = regexp.MustCompile(`(?m)^\s+-([A-Za-z0-9_-]+)`)
-
 // probe asks runsc what it is, once for each binary: the answer is kept in the
 // runtime directory under the file's identity.
 func (l lowRuntime) probe(env hostenv.Env) probed {
@@ -116,6 +114,8 @@ func (l lowRuntime) ask() probed {
 		return probed{} // another program, one that hangs, or none that can be started
 	}
 	p.Version = version
+	// Compiled here: most calls only read the cache.
+	flagLine := regexp.MustCompile(`(?m)^\s+-([A-Za-z0-9_-]+)`)
 	for _, m := range flagLine.FindAllStringSubmatch(run("flags"), -1) {
 		p.Flags = append(p.Flags, m[1])
 	}
