@@ -692,6 +692,20 @@ func TestExecIsASession(t *testing.T) {
 	}
 }
 
+// runsc is to say that the container has ended; nobody is started to hear it.
+func TestExecAfterTheSandboxsEnd(t *testing.T) {
+	p := newPlace(t)
+	p.state("c1", nil)
+	p.end()
+	o := p.run("exec", "c1", "sh")
+	if o.rec == nil || !slices.Equal(o.rec.Args, []string{"runsc", "--ignore-cgroups", "exec", "c1", "sh"}) || len(o.rec.FDs) != 3 {
+		t.Errorf("%+v: %s", o.rec, o.err)
+	}
+	if left, err := os.ReadDir(p.data); err != nil || len(left) > 0 {
+		t.Errorf("a coordinator was started: %v, %v", left, err)
+	}
+}
+
 // runsc starts itself once more to detach, without any word that has "detach" in it.
 func TestWordsThatRunscWouldDrop(t *testing.T) {
 	p := newPlace(t)

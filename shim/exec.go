@@ -36,8 +36,14 @@ func (s *shim) execVerb() error {
 	if err != nil {
 		return err
 	}
+	lease, err := containerstate.ReadLease(containerstate.Dir(s.env.RuntimeDir, st.ID))
+	if err == nil && lease.Attached && !lease.Alive() {
+		// The sandbox has ended: runsc refuses, and no coordinator need be started
+		// to hear that.
+		return s.exec(lowRuntime{path: st.Runsc}, s.missingFlags(st.RunscFlags)...)
+	}
 	id := uuid.NewString()
-	terminal, err := s.execProcess(&st, id)
+	terminal, env, err := s.execProcess(&st, id)
 	if err != nil {
 		return err
 	}
@@ -55,6 +61,9 @@ func (s *shim) execVerb() error {
 	})
 	if err != nil {
 		return err
+	}
+	if terminal {
+		s.installTerminfo(env, st.RunDir) // which exists while there is a coordinator
 	}
 	return s.exec(lowRuntime{path: st.Runsc}, s.missingFlags(st.RunscFlags)...)
 }
@@ -75,8 +84,8 @@ func (s *shim) detachedWords() error {
 }
 
 // execProcess gives the process of an exec its environment, in its process file
-// or by flags, and tells whether it has a terminal.
-func (s *shim) execProcess(st *containerstate.State, session string) (terminal bool, err error) {
+// or by flags, and tells whether it has a terminal, and its environment then.
+func (s *shim) execProcess(st *containerstate.State, session string) (terminal bool, env []string, err error) {
 	own := []string{
 		"LAZARET_PROFILE=" + st.Domain.Profile,
 		"LAZARET_DOMAIN=" + st.Domain.Hash,
@@ -88,30 +97,27 @@ func (s *shim) execProcess(st *containerstate.State, session string) (terminal b
 		for _, e := range own {
 			s.cmd.Flags = append(s.cmd.Flags, "--env="+e)
 		}
-		return false, nil
+		return false, nil, nil
 	}
 	data, mode, err := readProcessFile(s.cmd.Process)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	out, err := spec.RewriteProcess(data, spec.ProcessPlan{Env: own, TerminfoDir: spec.RunPath + "/terminfo"})
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	if err := atomicfile.Write(s.cmd.Process, out, mode, false); err != nil {
-		return false, err
+		return false, nil, err
 	}
 	var p struct {
 		Terminal bool     `json:"terminal"`
 		Env      []string `json:"env"`
 	}
 	if err := json.Unmarshal(out, &p); err != nil {
-		return false, fmt.Errorf("process file %s: %w", s.cmd.Process, err)
+		return false, nil, fmt.Errorf("process file %s: %w", s.cmd.Process, err)
 	}
-	if p.Terminal {
-		s.installTerminfo(p.Env, st.RunDir)
-	}
-	return p.Terminal, nil
+	return p.Terminal, p.Env, nil
 }
 
 // readProcessFile reads the engine's process file, which must be a plain file.

@@ -15,7 +15,7 @@ func (s *shim) features() error {
 	f := features.Features{
 		OCIVersionMin: "1.0.0",
 		OCIVersionMax: specVersion,
-		Hooks:         []string{"prestart", "createRuntime", "createContainer", "poststart", "poststop"},
+		Hooks:         []string{"prestart", "createRuntime", "poststart", "poststop"},
 		MountOptions:  []string{"bind", "rbind", "ro", "rw", "nosuid", "nodev", "noexec", "noatime", "private", "rprivate", "shared", "rshared", "slave", "rslave"},
 		Linux: &features.Linux{
 			Namespaces:      []string{"cgroup", "ipc", "mount", "network", "pid", "user", "uts"},
@@ -31,6 +31,11 @@ func (s *shim) features() error {
 			"dev.lazaret.version": shortVersion(),
 		},
 		PotentiallyUnsafeConfigAnnotations: []string{profileAnnotation, workspaceAnnotation, "dev.gvisor."},
+	}
+	if low := s.lowRuntime(nil); low.err == nil && !low.probe(s.env).hideNet() {
+		// runsc of 2022 does not run these; the flag that is looked for came later
+		// than they did.
+		f.Hooks = append(f.Hooks, "createContainer")
 	}
 	data, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
