@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -753,6 +754,31 @@ func TestCreateBecomesRunsc(t *testing.T) {
 	}
 }
 
+// An engine that restarts a container may hand the rewritten bundle in again.
+func TestCreateOfTheSameBundleAgain(t *testing.T) {
+	p := newPlace(t)
+	p.write(p.ws+"/lazaret.toml", "") // shown read-only
+	var first []byte
+	for range 3 {
+		if o := p.run("create", "--bundle", p.bundle, "c1"); o.rec == nil {
+			t.Fatalf("exit %d, %s", o.code, o.err)
+		}
+		p.idle() // what was shown of the domain is gone
+		now, err := os.ReadFile(p.bundle + "/config.json")
+		p.must(err)
+		if first == nil {
+			first = now
+		}
+		if !bytes.Equal(first, now) {
+			t.Errorf("config.json became %s\nfrom %s", now, first)
+		}
+	}
+	p.must(os.Remove(p.ws + "/lazaret.toml"))
+	if o := p.run("create", "--bundle", p.bundle, "c1"); o.rec == nil {
+		t.Errorf("without what was shown: exit %d, %s", o.code, o.err)
+	}
+}
+
 // breakage is one way in which a create fails before runsc is reached.
 type breakage struct {
 	name   string
@@ -875,6 +901,22 @@ func TestCreateThatFails(t *testing.T) {
 			name: "control_dir is not writable", make: func(p *place) { p.foreign(p.control, 0o755) }, say: "open lock",
 			mend: func(p *place) { p.mine(p.control, 0o700) },
 		},
+		{name: "somebody else has the control socket", make: func(p *place) {
+			socket := domain.New("default", p.ws, p.data).SocketPath(p.control)
+			l, err := net.Listen("unix", socket)
+			p.must(err)
+			p.t.Cleanup(func() { _ = l.Close() })
+			p.foreign(socket, 0o600)
+		}, say: "somebody took the name", failed: func(p *place) {
+			p.must(os.Remove(domain.New("default", p.ws, p.data).SocketPath(p.control)))
+		}},
+		{name: "somebody else has the lock", make: func(p *place) {
+			lock := domain.New("default", p.ws, p.data).LockPath(p.control)
+			p.write(lock, "")
+			p.foreign(lock, 0o644)
+		}, say: "another user may have taken the name", failed: func(p *place) {
+			p.must(os.Remove(domain.New("default", p.ws, p.data).LockPath(p.control)))
+		}},
 		{name: "no root file system", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Root.Path = "no" }) }, say: "root file system of the bundle: stat "},
 		{name: "no root at all", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Root = nil }) }, say: "no root.path"},
 		{name: "the root file system is a file", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Root.Path = "config.json" }) }, say: "is not a directory"},

@@ -380,6 +380,9 @@ func (r *request) checkFiles() error {
 			}
 			continue
 		}
+		if spec.IsOwn(m) {
+			continue // of an earlier create: it comes anew
+		}
 		if _, err := os.Stat(r.inBundle(m.Source)); missing(err) {
 			return fmt.Errorf("source of the mount at %s: %w", m.Destination, err)
 		}
@@ -457,6 +460,10 @@ func (s *shim) enforceable(r *request) error {
 	probe := r.low.probe(s.env)
 	if len(probe.Flags) == 0 {
 		return fmt.Errorf("%s does not answer as runsc does: set [runtime] sandbox to gVisor's runsc", r.low.path)
+	}
+	if engineOf(r.bundle) == "buildah" && !probe.hasFlag("directfs") {
+		// Nobody reaps its gofer there, and so old runsc's delete waits for it in vain.
+		return fmt.Errorf("builds are not supported by lazaret with %s, of before 2023, which cannot end a container of buildah's: install a current runsc, or build with the default runtime", r.low.path)
 	}
 	if own := r.doc.UIDMappings(); len(own) > 0 && !probe.hasFlag("directfs") && !slices.ContainsFunc(own, func(m specs.LinuxIDMapping) bool { return m.HostID == 0 }) {
 		// It opens the mounts' sources as a user of the container.

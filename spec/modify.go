@@ -62,6 +62,9 @@ func maskOptions() []string { return []string{"nosuid", "nodev", "noexec", "mode
 // ownWorkspace are the options of the workspace where the user mounted none.
 func ownWorkspace() []string { return []string{"bind", "rbind", "rw", "nosuid", "nodev"} }
 
+// IsOwn tells whether a mount is one that a rewrite made; the next one replaces it.
+func IsOwn(m specs.Mount) bool { return isOwn(m) }
+
 func isOwn(m specs.Mount) bool {
 	switch m.Type {
 	case "tmpfs":
