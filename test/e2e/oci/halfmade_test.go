@@ -31,6 +31,10 @@ func hook(script string) specs.Hook {
 	return specs.Hook{Path: "/bin/sh", Args: []string{"sh", "-c", script}}
 }
 
+func prestart(h specs.Hook) *specs.Hooks {
+	return &specs.Hooks{Prestart: []specs.Hook{h}} //nolint:staticcheck // ours is one, and engines still use it
+}
+
 // small mounts a file system of a few pages where Lazaret writes, and fills it.
 func small(w *world, dir, options string) {
 	w.t.Helper()
@@ -74,16 +78,16 @@ func TestHalfMadeContainers(t *testing.T) {
 		{name: "no console socket", spec: func(_ *world, s *specs.Spec) { s.Process.Terminal = true }, flags: []string{"--console-socket", "/no/socket"}, runsc: true},
 		{name: "a pid file that cannot be written", flags: []string{"--pid-file", "/no/pid"}, runsc: true},
 		{name: "the user's prestart hook refuses", spec: func(_ *world, s *specs.Spec) {
-			s.Hooks = &specs.Hooks{Prestart: []specs.Hook{hook("echo this is why >&2; exit 3")}}
+			s.Hooks = prestart(hook("echo this is why >&2; exit 3"))
 		}, runsc: true, say: "this is why"},
 		{name: "the user's createRuntime hook refuses", spec: func(_ *world, s *specs.Spec) {
 			s.Hooks = &specs.Hooks{CreateRuntime: []specs.Hook{hook("exit 3")}}
 		}, runsc: true},
 		{name: "the user's hook is not there", spec: func(_ *world, s *specs.Spec) {
-			s.Hooks = &specs.Hooks{Prestart: []specs.Hook{{Path: "/no/hook"}}}
+			s.Hooks = prestart(specs.Hook{Path: "/no/hook"})
 		}, runsc: true},
 		{name: "the coordinator is killed before the hook reaches it", spec: func(w *world, s *specs.Spec) {
-			s.Hooks = &specs.Hooks{Prestart: []specs.Hook{hook("kill -9 $(cat " + w.data() + "/domains/*/coordinator.pid)")}}
+			s.Hooks = prestart(hook("kill -9 $(cat " + w.data() + "/domains/*/coordinator.pid)"))
 		}, runsc: true, say: "lazaret-hook"},
 	}
 	each(t, harness.Options{}, func(t *testing.T, w *world) {

@@ -178,8 +178,3 @@ func (w *world) hashOf(ws string) string {
 	}
 	return hash
 }
-
-// domainRoot is where the domain keeps its files by default.
-func (w *world) domainRoot(ws string) string {
-	return filepath.Join(w.Home, ".local/share/lazaret/domains", w.hashOf(ws))
-}
