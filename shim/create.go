@@ -234,7 +234,11 @@ func (s *shim) resolve() (*request, error) {
 				return nil, err
 			}
 		}
-		if err := domain.CheckOwn(workspace, r.cfg.General.DataRoot); err != nil {
+		own := domain.Own{DataRoot: r.cfg.General.DataRoot, RuntimeDir: s.env.RuntimeDir, ControlDir: r.cfg.General.ControlDir}
+		if f := config.UserFile(s.configOptions("")); f != "" {
+			own.ConfigDir = filepath.Dir(f)
+		}
+		if err := domain.CheckOwn(workspace, own, r.profile.AllowBroadWorkspace); err != nil {
 			return nil, err
 		}
 		r.anchor = domain.New(r.profile.Name, workspace, r.cfg.General.DataRoot)

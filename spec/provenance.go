@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"unicode"
 )
 
 // NeedsProvenance tells whether it matters what of this document the image wrote:
@@ -53,8 +54,17 @@ func ImageAnnotations(have map[string]string, image map[string][]string) []strin
 }
 
 // ImageProfile tells whether the LAZARET_PROFILE of the document is its image's,
-// given the image's environment, and so no wish of the user's.
+// given the image's environment, and so no wish of the user's. podman reads an
+// image's entries leniently: white space before a name goes, a name alone takes
+// its value from podman's own environment, and NAME* takes all that begin so.
 func ImageProfile(d *Document, imageEnv []string) bool {
 	value, ok := d.Getenv(ProfileEnv)
-	return ok && slices.Contains(imageEnv, ProfileEnv+"="+value)
+	return ok && slices.ContainsFunc(imageEnv, func(entry string) bool {
+		name, v, hasValue := strings.Cut(strings.TrimLeftFunc(entry, unicode.IsSpace), "=")
+		name = strings.TrimSpace(name)
+		if prefix, ok := strings.CutSuffix(name, "*"); ok && !hasValue {
+			return strings.HasPrefix(ProfileEnv, prefix)
+		}
+		return name == ProfileEnv && (!hasValue || v == value)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
@@ -73,7 +74,7 @@ func runDomain(c *cli.Context) error {
 			return err
 		}
 	}
-	if err := domain.CheckOwn(ws, cfg.General.DataRoot); err != nil {
+	if err := domain.CheckOwn(ws, ownDirs(env, cfg), p.AllowBroadWorkspace); err != nil {
 		return err
 	}
 	a := domain.New(p.Name, ws, cfg.General.DataRoot)
@@ -100,6 +101,15 @@ func runDomain(c *cli.Context) error {
 		}
 	}
 	return w.Flush()
+}
+
+// ownDirs are what no workspace may hold.
+func ownDirs(env hostenv.Env, cfg *config.Config) domain.Own {
+	own := domain.Own{DataRoot: cfg.General.DataRoot, RuntimeDir: env.RuntimeDir, ControlDir: cfg.General.ControlDir}
+	if f := config.UserFile(configOptions(env, "", "")); f != "" {
+		own.ConfigDir = filepath.Dir(f)
+	}
+	return own
 }
 
 // configOptions are the layers as the runtime would read them.

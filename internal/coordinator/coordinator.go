@@ -101,9 +101,7 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 		return err
 	}
 	defer func() { _ = c.root.Close() }() // again after the teardown: no harm
-	if c.stubs, err = openStubs(spec.Domain.Root, log); err != nil {
-		return err
-	}
+	c.stubs = newStubs(spec.Domain, log)
 	// What a killed predecessor made may be in use.
 	if _, statErr := os.Lstat(filepath.Dir(c.runDir)); errors.Is(statErr, fs.ErrNotExist) {
 		defer func() {
@@ -552,6 +550,15 @@ func (c *Coordinator) removeState(id string) {
 	if err := os.RemoveAll(containerstate.Dir(c.spec.RuntimeDir, id)); err != nil {
 		c.log.Error("remove container state", "container", id, "error", err)
 	}
+}
+
+// giveUp ends the grace of a new coordinator: whoever it was started for has
+// been refused.
+func (c *Coordinator) giveUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used = true
+	c.poke()
 }
 
 func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, peer *process) (*wire.PrepareResponse, error) {

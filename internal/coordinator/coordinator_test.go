@@ -187,7 +187,7 @@ func (f *fixture) nothingLeft() {
 			f.t.Errorf("left in %s: %s", d, e.Name())
 		}
 	}
-	if _, err := os.Lstat(filepath.Join(f.spec.Domain.Root, "stubs.json")); err == nil {
+	if _, err := os.Lstat(filepath.Join(f.spec.Domain.Root, "../../stubs.json")); err == nil {
 		f.t.Error("the journal of mount points is left")
 	}
 }
@@ -325,10 +325,83 @@ func TestIDThatLivesInAnotherDomain(t *testing.T) {
 		t.Errorf("the lease of the first became %+v, %v", now, err)
 	}
 	must(t, f.release("c1"))
+	_ = other.ensure().Close()   // the one that refused had nothing else to do
 	must(t, other.prepare("c1")) // free now
 	pid := other.pid()
 	must(t, other.release("c1"))
 	other.gone(pid)
+	f.nothingLeft()
+}
+
+// Two profiles in one workspace: the removal of a mount point would take the
+// other's mask away with it.
+func TestMountPointsOutliveTheDomainThatMadeThem(t *testing.T) {
+	a := newFixture(t)
+	b := newFixture(t)
+	b.ws = a.ws
+	b.spec.RuntimeDir, b.spec.ControlDir = a.spec.RuntimeDir, a.spec.ControlDir
+	dataRoot := filepath.Dir(filepath.Dir(a.spec.Domain.Root))
+	b.spec.Domain = domain.New("other", a.ws, dataRoot)
+	c := newFixture(t) // works in a directory of the workspace
+	c.ws = filepath.Join(a.ws, "sub")
+	must(t, os.Mkdir(c.ws, 0o700))
+	c.spec.RuntimeDir, c.spec.ControlDir = a.spec.RuntimeDir, a.spec.ControlDir
+	c.spec.Domain = domain.New("default", c.ws, dataRoot)
+
+	boxes := map[*fixture]*exec.Cmd{}
+	pids := map[*fixture]int{}
+	start := func(f *fixture, id string, stubs ...string) {
+		t.Helper()
+		_ = f.ensure().Close()
+		boxes[f] = sandbox(t)
+		must(t, errors.Join(f.prepare(id, stubs...), f.attach(id, boxes[f].Process.Pid)))
+		pids[f] = f.pid()
+	}
+	there := func(rel string) bool { _, err := os.Lstat(filepath.Join(a.ws, rel)); return err == nil }
+	start(a, "a", ".vscode", "sub/.idea")
+	start(b, "b", ".vscode")
+	start(c, "c", ".idea")
+
+	end(boxes[a])
+	a.gone(pids[a])
+	if !there(".vscode") || !there("sub/.idea") {
+		t.Fatal("a mount point was removed under another domain's mask")
+	}
+	end(boxes[b])
+	b.gone(pids[b])
+	if there(".vscode") || !there("sub/.idea") {
+		t.Errorf(".vscode is there: %v, sub/.idea: %v", there(".vscode"), there("sub/.idea"))
+	}
+	// Killed, with the machine's memory lost: the next end of any domain removes it.
+	must(t, syscall.Kill(pids[c], syscall.SIGKILL))
+	c.gone(pids[c])
+	end(boxes[c])
+	must(t, os.RemoveAll(a.spec.RuntimeDir))
+	must(t, os.MkdirAll(a.spec.RuntimeDir, 0o700))
+	start(b, "b")
+	end(boxes[b])
+	b.gone(pids[b])
+	if there("sub/.idea") {
+		t.Error("a killed domain's mount point is left")
+	}
+	must(t, os.Remove(c.ws))
+	_ = os.Remove(c.spec.Domain.SocketPath(c.spec.ControlDir)) // the killed one's,
+	_ = os.Remove(c.spec.Domain.LockPath(c.spec.ControlDir))   // for its next start
+	a.nothingLeft()
+}
+
+func TestRefusedFirstPrepareEndsTheCoordinator(t *testing.T) {
+	f := newFixture(t)
+	_ = f.ensure().Close()
+	pid := f.pid()
+	if err := f.prepare("c1", "../out"); err == nil {
+		t.Fatal("accepted")
+	}
+	begin := time.Now()
+	f.gone(pid)
+	if time.Since(begin) > startGrace/2 {
+		t.Error("waited for its grace")
+	}
 	f.nothingLeft()
 }
 
@@ -805,9 +878,7 @@ func FuzzRequest(f *testing.F) {
 	spec := wire.StartSpec{Version: wire.Version, Domain: domain.New("default", dir, dir), ControlDir: dir, RuntimeDir: dir}
 	f.Fuzz(func(t *testing.T, i int, body []byte) {
 		log := slog.New(slog.DiscardHandler)
-		st, err := openStubs(dir, log)
-		must(t, err)
-		c := &Coordinator{spec: spec, log: log, stubs: st, idle: make(chan struct{}, 1), containers: map[string]*container{}, sessions: map[string]*session{}}
+		c := &Coordinator{spec: spec, log: log, stubs: newStubs(spec.Domain, log), idle: make(chan struct{}, 1), containers: map[string]*container{}, sessions: map[string]*session{}}
 		w := httptest.NewRecorder()
 		method := http.MethodPost
 		if i < 0 {

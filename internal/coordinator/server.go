@@ -34,6 +34,9 @@ func (c *Coordinator) handler() http.Handler {
 			return
 		}
 		res, err := c.prepare(r.Context(), &req, peer)
+		if err != nil {
+			c.giveUp()
+		}
 		c.answer(w, res, err)
 	})
 	mux.HandleFunc("POST "+wire.PathAttach, func(w http.ResponseWriter, r *http.Request) {

@@ -99,13 +99,47 @@ func CheckBroad(workspace, home string) error {
 	return nil
 }
 
-// CheckOwn refuses a workspace inside Lazaret's own data: the agent would write
-// what guards it.
-func CheckOwn(workspace, dataRoot string) error {
-	if workspace == dataRoot || strings.HasPrefix(workspace, dataRoot+"/") {
-		return fmt.Errorf("workspace %s lies in Lazaret's own data_root %s: mount a project's directory", workspace, dataRoot)
+// Own are Lazaret's own directories, canonical or as configured; "" for none.
+type Own struct {
+	DataRoot   string
+	RuntimeDir string
+	ConfigDir  string // of the user's configuration
+	ControlDir string
+}
+
+// CheckOwn refuses a workspace in which the agent could write what guards it:
+// one that is or lies in a directory of Lazaret's own, and, unless broad is
+// allowed, one that contains one. A workspace below control_dir, which is /tmp
+// for most, sees no name of ours.
+func CheckOwn(workspace string, own Own, broad bool) error {
+	for _, d := range []struct {
+		name, path string
+		inside     bool // refuse what lies in it
+	}{
+		{"data_root", own.DataRoot, true},
+		{"runtime directory", own.RuntimeDir, true},
+		{"configuration", own.ConfigDir, true},
+		{"control_dir", own.ControlDir, false},
+	} {
+		if d.path == "" {
+			continue
+		}
+		if real, err := filepath.EvalSymlinks(d.path); err == nil {
+			d.path = real
+		}
+		switch {
+		case workspace == d.path, d.inside && contains(d.path, workspace):
+			return fmt.Errorf("workspace %s is in Lazaret's own %s %s: mount a project's directory", workspace, d.name, d.path)
+		case !broad && contains(workspace, d.path):
+			return fmt.Errorf("%w: %s holds Lazaret's own %s %s: mount a project's directory", ErrBroad, workspace, d.name, d.path)
+		}
 	}
 	return nil
+}
+
+// contains reports whether p lies below dir.
+func contains(dir, p string) bool {
+	return p != dir && (dir == "/" || strings.HasPrefix(p, dir+"/"))
 }
 
 // LockPath and SocketPath are the two names of the domain that everybody can

@@ -116,12 +116,36 @@ func TestCheckBroad(t *testing.T) {
 }
 
 func TestCheckOwn(t *testing.T) {
-	for ws, refused := range map[string]bool{
-		"/data/lazaret": true, "/data/lazaret/domains/x": true, "/data": false, "/data/lazaret2": false,
-	} {
-		if err := CheckOwn(ws, "/data/lazaret"); (err != nil) != refused {
-			t.Errorf("%s: %v", ws, err)
-		}
+	own := Own{DataRoot: "/data/lazaret", RuntimeDir: "/run/user/1000/lazaret", ConfigDir: "/home/dev/.config/lazaret", ControlDir: "/tmp"}
+	tests := []struct {
+		name, workspace string
+		broad           bool
+		refused         bool
+	}{
+		{"the data root", "/data/lazaret", true, true},
+		{"a Domain Root", "/data/lazaret/domains/x", true, true},
+		{"the data root's parent", "/data", false, true},
+		{"the same, broad", "/data", true, false},
+		{"a sibling with the same beginning", "/data/lazaret2", false, false},
+		{"the runtime directory", "/run/user/1000/lazaret", true, true},
+		{"a container's files", "/run/user/1000/lazaret/containers", true, true},
+		{"XDG_RUNTIME_DIR", "/run/user/1000", false, true},
+		{"the user's configuration", "/home/dev/.config/lazaret", true, true},
+		{"its parent", "/home/dev/.config", false, true},
+		{"control_dir", "/tmp", true, true},
+		{"a project in control_dir", "/tmp/project", false, false},
+		{"the root, broad", "/", true, false},
+		{"a project", "/home/dev/project", false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := CheckOwn(tt.workspace, own, tt.broad); (err != nil) != tt.refused {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	if err := CheckOwn("/x", Own{}, false); err != nil {
+		t.Error(err)
 	}
 }
 
