@@ -797,7 +797,7 @@ func TestCreateThatFails(t *testing.T) {
 		p.must(f(path))
 	}
 	tests := []breakage{
-		{name: "no bundle", args: func(p *place) []string { return []string{"create", "--bundle", p.dir + "/no", "c1"} }, make: func(*place) {}, say: "no such file or directory"},
+		{name: "no bundle", args: func(p *place) []string { return []string{"create", "--bundle", p.dir + "/no", "c1"} }, make: func(*place) {}, say: "no such file"},
 		{name: "no config.json", make: func(p *place) { p.must(os.Remove(p.bundle + "/config.json")) }, say: "has no config.json"},
 		{name: "an empty config.json", make: func(p *place) { json0(p, "") }, say: "config.json: not valid JSON"},
 		{name: "a cut config.json", make: func(p *place) { json0(p, `{"ociVersion":"1.0`) }, say: "config.json: not valid JSON at byte"},
@@ -935,7 +935,7 @@ func TestCreateThatFails(t *testing.T) {
 		{name: "a mount without its source", make: func(p *place) { p.spec(func(s *specs.Spec) { s.Mounts = append(s.Mounts, bind("no", "/x")) }) }, say: "source of the mount at /x: stat "},
 		{name: "the workspace is not there", make: func(p *place) {
 			p.spec(func(s *specs.Spec) { s.Mounts[0].Source = p.dir + "/gone" })
-		}, say: "no such file or directory"},
+		}, say: "no such file"},
 		{name: "the workspace cannot be entered", make: func(p *place) {
 			p.must(os.MkdirAll(p.dir+"/closed/ws", 0o700))
 			p.spec(func(s *specs.Spec) { s.Mounts[0].Source = p.dir + "/closed/ws" })

@@ -69,6 +69,10 @@ func (s *shim) create() error {
 	if err := spec.LookExecutable(r.doc, r.bundle); err != nil && s.cmd.Verb != "restore" {
 		return err
 	}
+	client, err := spec.MountTargets(r.doc, r.bundle)
+	if err != nil {
+		return err
+	}
 	if err := s.enforceable(r); err != nil {
 		return err
 	}
@@ -118,7 +122,7 @@ func (s *shim) create() error {
 	plan := spec.Plan{
 		ContainerID: r.id, Profile: r.profile.Name, DomainHash: r.anchor.Hash, Workspace: r.anchor.Workspace,
 		Env:    []string{"LAZARET_RUNTIME=" + shortVersion()},
-		RunDir: res.RunDir, ClientPath: true,
+		RunDir: res.RunDir, ClientPath: client,
 		TerminfoDir: spec.RunPath + "/terminfo",
 		HookPath:    hook, HookArgs: []string{r.anchor.Hash}, HookEnv: hookEnv,
 		HookTimeoutSeconds: hookTimeout,

@@ -26,6 +26,7 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/ociargv"
 	"github.com/lazaret-dev/lazaret/internal/version"
+	"github.com/lazaret-dev/lazaret/spec"
 )
 
 // exitError is the exit code of every failure of ours, as runc's.
@@ -233,6 +234,12 @@ func report(cmd *ociargv.Command, stderr io.Writer, err error) int {
 		return 0
 	}
 	msg := oneLine(err.Error())
+	var command *spec.ExecError
+	if !errors.As(err, &command) {
+		// podman takes the kernel's words anywhere in a message for a missing
+		// command: status 127, and a line that says so.
+		msg = strings.ReplaceAll(msg, "no such file or directory", "no such file")
+	}
 	_, _ = fmt.Fprintf(stderr, "%s: %s\n", program, msg) // nowhere left to complain
 	if cmd.Log != "" {
 		if lerr := appendLog(cmd.Log, cmd.LogFormat, msg); lerr != nil {
