@@ -110,10 +110,21 @@ func TestImageProfile(t *testing.T) {
 	for _, tt := range []struct {
 		image []string
 		want  bool
-	}{{nil, false}, {[]string{"LAZARET_PROFILE=evil"}, true}, {[]string{"LAZARET_PROFILE=other"}, false}, {[]string{"X=LAZARET_PROFILE=evil"}, false},
+	}{
+		{nil, false},
+		{[]string{"LAZARET_PROFILE=evil"}, true},
+		{[]string{"LAZARET_PROFILE=other"}, false},
+		{[]string{"X=LAZARET_PROFILE=evil"}, false},
 		// As podman takes them in: with white space before, from its own environment.
-		{[]string{" LAZARET_PROFILE=evil"}, true}, {[]string{"\t\u00a0LAZARET_PROFILE=evil"}, true}, {[]string{" LAZARET_PROFILE=other"}, false},
-		{[]string{"LAZARET_PROFILE"}, true}, {[]string{"LAZARET_*"}, true}, {[]string{"*"}, true}, {[]string{"OTHER*"}, false}, {[]string{"LAZARET_PROFILE*"}, true}} {
+		{[]string{" LAZARET_PROFILE=evil"}, true},
+		{[]string{"\t\u00a0LAZARET_PROFILE=evil"}, true},
+		{[]string{" LAZARET_PROFILE=other"}, false},
+		{[]string{"LAZARET_PROFILE"}, true},
+		{[]string{"LAZARET_*"}, true},
+		{[]string{"*"}, true},
+		{[]string{"OTHER*"}, false},
+		{[]string{"LAZARET_PROFILE*"}, true},
+	} {
 		if got := ImageProfile(d, tt.image); got != tt.want {
 			t.Errorf("%q: %v", tt.image, got)
 		}
