@@ -74,9 +74,9 @@ func run(t *testing.T, turns int) {
 	}
 	flush()
 
-	row("\nverb\trunsc, ms\tlazaret-runtime, ms\tmore, ms\taim")
+	row("\nverb\trunsc, ms\tlazaret-runtime, ms\tmore, ms\tmore, CPU ms\taim")
 	for _, v := range b.verbs() {
-		row("  %s\t%s\t%s\t%s\t%s", v.name, v.plain.ms(), v.lazaret.ms(), v.lazaret.difference(v.plain), atMost(v.lazaret.difference(v.plain).median, aimPassThrough))
+		row("  %s\t%s\t%s\t%s\t%s\t%s", v.name, v.plain.ms(), v.lazaret.ms(), v.lazaret.difference(v.plain), v.lazaretCPU.difference(v.plainCPU), atMost(v.lazaret.difference(v.plain).median, aimPassThrough))
 	}
 	flush()
 

@@ -132,9 +132,12 @@ func (b *bench) execs() []series {
 		[]func() time.Duration{run(plainNone, keepPlain), run(lazaret, keepLazaret)})
 }
 
+// verb is one call of the runtime: its time by the clock, and the time that it
+// kept processors busy, which other load lengthens less.
 type verb struct {
-	name           string
-	plain, lazaret series
+	name                 string
+	plain, lazaret       series
+	plainCPU, lazaretCPU series
 }
 
 // verbs measures the runtime's command line itself, in podman's namespaces and
@@ -145,12 +148,13 @@ func (b *bench) verbs() []verb {
 		b.t.Fatal(err)
 	}
 	enter := []string{"--target", strings.TrimSpace(string(pause)), "--user", "--mount", "--"}
-	call := func(code int, program string, args ...string) func() time.Duration {
+	call := func(busy *[]float64, code int, program string, args ...string) func() time.Duration {
 		return func() time.Duration {
 			cmd := exec.CommandContext(b.t.Context(), "nsenter", slices.Concat(enter, []string{program}, args)...)
 			cmd.Env = []string{"XDG_RUNTIME_DIR=" + b.Runtime, "PATH=/usr/bin:/bin"}
 			r := harness.Do(cmd)
 			r.Exit(b.t, code)
+			*busy = append(*busy, float64(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())/float64(time.Millisecond))
 			return r.Took
 		}
 	}
@@ -170,10 +174,12 @@ func (b *bench) verbs() []verb {
 		{"delete, unknown container", 128, 128, []string{"delete", "unknown"}, []string{"delete", "unknown"}},
 		{"delete --force, unknown container", 0, 0, []string{"delete", "--force", "unknown"}, []string{"delete", "--force", "unknown"}},
 	} {
+		var plainCPU, lazaretCPU []float64
 		s := b.alternate([]string{"plain", "lazaret"}, []func() time.Duration{
-			call(v.plainCode, harness.SandboxCurrent, v.plainArgs...), call(v.code, shim, v.args...),
+			call(&plainCPU, v.plainCode, harness.SandboxCurrent, v.plainArgs...), call(&lazaretCPU, v.code, shim, v.args...),
 		})
-		out = append(out, verb{v.name, s[0], s[1]})
+		// The first turn did not count.
+		out = append(out, verb{v.name, s[0], s[1], series{turns: plainCPU[1:]}, series{turns: lazaretCPU[1:]}})
 	}
 	return out
 }
