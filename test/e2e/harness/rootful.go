@@ -13,13 +13,15 @@ import (
 	"time"
 )
 
-// rootSetup runs as root in a new mount and network namespace: /run and
-// /etc/containers are the test's own there, so that neither the machine's podman
-// nor its registered runtimes, networks and firewall are touched. It tells its
-// process id and then keeps the namespaces.
+// rootSetup runs as root in a new mount and network namespace: /run,
+// /etc/containers and /var/lib/lazaret are the test's own there, so that neither
+// the machine's podman nor its registered runtimes, networks, firewall and domains
+// are touched. It tells its process id and then keeps the namespaces.
 const rootSetup = `
 	mount -t tmpfs -o mode=0755 tmpfs /run
 	mkdir /run/lock
+	mkdir -p /var/lib/lazaret
+	mount -t tmpfs -o mode=0755 tmpfs /var/lib/lazaret
 	mkdir "$1"
 	cp -a /etc/containers "$2"
 	mount --bind "$2" /etc/containers
