@@ -25,8 +25,10 @@ HOST_ARCH := $(shell $(GO) env GOHOSTARCH)
 BIN        = bin$(if $(filter-out $(HOST_ARCH),$(GOARCH)),/$(GOARCH))
 
 FUZZTIME ?= 60s
-# Two packages of end-to-end tests at a time; each runs two tests at a time.
-E2E_PKGS ?= ./test/e2e/... ./test/runtimetools
+# Two packages of end-to-end tests at a time; each runs two tests at a time. Those
+# that load the machine by themselves come alone, at the end.
+E2E_PKGS ?= $$($(GO) list ./test/e2e/... | grep -v /chaos) ./test/runtimetools
+E2E_LAST ?= ./test/e2e/chaos
 E2E_RUN  ?= .
 
 .DEFAULT_GOAL := build
@@ -64,6 +66,7 @@ unit: ## tests that need neither podman nor runsc
 
 e2e: setup ## end-to-end tests on real podman and runsc (E2E_PKGS, E2E_RUN narrow it)
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -p 2 -parallel 2 -run '$(E2E_RUN)' $(E2E_PKGS)
+	test -z '$(E2E_LAST)' || GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -run '$(E2E_RUN)' $(E2E_LAST)
 
 fuzz: ## every fuzz target for FUZZTIME, two at a time
 	GO='$(GO)' test/scripts/fuzz.sh $(FUZZTIME)

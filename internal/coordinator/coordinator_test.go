@@ -390,6 +390,38 @@ func TestMountPointsOutliveTheDomainThatMadeThem(t *testing.T) {
 	a.nothingLeft()
 }
 
+func TestRootsOfKilledStartsGo(t *testing.T) {
+	f := newFixture(t)
+	roots := filepath.Dir(f.spec.Domain.Root)
+	for name, gone := range map[string]bool{"000000000001": true, "000000000002": true, "000000000003": false, "not-a-domain": false} {
+		dir := filepath.Join(roots, name)
+		must(t, os.MkdirAll(dir, 0o700))
+		switch name {
+		case "000000000002":
+			must(t, os.WriteFile(filepath.Join(dir, ".domain.json.tmp-1"), nil, 0o600))
+			must(t, os.WriteFile(filepath.Join(dir, "coordinator.log"), nil, 0o600))
+		case "000000000003":
+			must(t, os.WriteFile(filepath.Join(dir, "state.db"), nil, 0o600))
+		}
+		t.Cleanup(func() {
+			if _, err := os.Lstat(dir); os.IsNotExist(err) != gone {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	c := f.ensure()
+	f.eventually("the empty root is gone", func() bool {
+		_, err1 := os.Lstat(filepath.Join(roots, "000000000001"))
+		_, err2 := os.Lstat(filepath.Join(roots, "000000000002"))
+		return os.IsNotExist(err1) && os.IsNotExist(err2)
+	})
+	pid := c.PeerPID()
+	_ = c.Close()
+	must(t, syscall.Kill(pid, syscall.SIGTERM))
+	f.gone(pid)
+	f.nothingLeft()
+}
+
 func TestRefusedFirstPrepareEndsTheCoordinator(t *testing.T) {
 	f := newFixture(t)
 	_ = f.ensure().Close()

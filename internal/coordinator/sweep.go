@@ -45,6 +45,7 @@ func (c *Coordinator) sweep() {
 		c.log.Error("look for killed coordinators", "error", err)
 		return
 	}
+	c.sweepRoots()
 	for hash := range c.strangers() {
 		spec, known := c.startOf(hash)
 		if !known {
@@ -135,6 +136,30 @@ func abandoned(dir string) bool {
 		return true
 	}
 	return age > 2*wire.StartTimeout // the lease's own temporary file
+}
+
+// sweepRoots removes the Domain Roots of starts that were killed before they
+// wrote what the root is for. Starts make roots under the domain's lock.
+func (c *Coordinator) sweepRoots() {
+	roots := filepath.Dir(c.spec.Domain.Root)
+	for _, hash := range names(roots) {
+		root := filepath.Join(roots, hash)
+		if !domain.ValidHash(hash) || hash == c.spec.Domain.Hash || !domain.Unrecorded(root) {
+			continue
+		}
+		lock, err := wire.TryLock(domain.Anchor{Hash: hash}.LockPath(c.spec.ControlDir))
+		if err != nil {
+			continue // a start is under way, or somebody took the name
+		}
+		if domain.Unrecorded(root) {
+			if err := domain.RemoveUnrecorded(root); err != nil {
+				c.log.Warn("remove the root of a start that was killed", "domain", hash, "error", err)
+			}
+		}
+		if err := wire.RemoveNames(lock, domain.Anchor{Hash: hash}.SocketPath(c.spec.ControlDir)); err != nil {
+			c.log.Warn("remove the names of a start that was killed", "domain", hash, "error", err)
+		}
+	}
 }
 
 // strangers are the hashes of other domains that have anything outside a Domain

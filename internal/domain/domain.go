@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -183,4 +184,27 @@ func ReadRecord(root string) (Anchor, error) {
 		return Anchor{}, fmt.Errorf("%s is another domain's", path)
 	}
 	return a, nil
+}
+
+// Unrecorded reports whether root has no record: a start was killed before it
+// wrote one, or the removal of an ephemeral root after it took that away.
+func Unrecorded(root string) bool {
+	_, err := os.Lstat(filepath.Join(root, "domain.json"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// RemoveUnrecorded removes a root without a record that holds nothing but what
+// such a kill leaves; one with anything else in it stays as it is. The domain's
+// lock must be held.
+func RemoveUnrecorded(root string) error {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", root, err)
+	}
+	for _, e := range entries {
+		if n := e.Name(); n != "coordinator.log" && n != "coordinator.pid" && !strings.HasPrefix(n, ".domain.json.tmp-") {
+			return fmt.Errorf("%s has no domain.json but %s: look at it, and remove it by hand", root, n)
+		}
+	}
+	return os.RemoveAll(root)
 }
