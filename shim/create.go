@@ -84,6 +84,11 @@ func (s *shim) create() error {
 	if err != nil {
 		return err
 	}
+	if len(stubs)+len(readOnly) > 0 {
+		if err := r.reachable(); err != nil {
+			return err
+		}
+	}
 	root, err := s.runscRoot()
 	if err != nil {
 		return err
