@@ -76,6 +76,34 @@ func TestIdentity(t *testing.T) {
 	})
 }
 
+// Case "identity and labels": a directory whose group is nobody's inside is the
+// owner's all the same; where runsc could mount nothing in it, that is said.
+func TestForeignGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("gives a directory to another group: needs root")
+	}
+	harness.Each(t, harness.Options{}, func(t *testing.T, h *harness.Harness) {
+		ws := h.Workspace()
+		if err := os.Chown(ws, h.User.UID, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(ws, 0o700); err != nil { //nolint:gosec // as a closed home is
+			t.Fatal(err)
+		}
+		const use = "cat /workspace/README && touch /workspace/new && rm /workspace/new"
+		if got := h.Lazaret(ws, harness.Busybox, "sh", "-c", use).OK(t); got != "one" {
+			t.Errorf("got %q", got)
+		}
+		h.Lazaret(ws, "--userns=keep-id", harness.Busybox, "sh", "-c", use).Fails(t, 126, ws, "chgrp")
+		if err := os.Chown(ws, h.User.UID, h.User.GID); err != nil { // as the message says
+			t.Fatal(err)
+		}
+		if got := h.Lazaret(ws, "--userns=keep-id", harness.Busybox, "sh", "-c", use).OK(t); got != "one" {
+			t.Errorf("with keep-id: %q", got)
+		}
+	})
+}
+
 // Case "identity and labels": git takes the workspace for the user's own wherever
 // he is the one that runs it.
 func TestGitInWorkspace(t *testing.T) {
