@@ -101,7 +101,7 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 		return err
 	}
 	defer func() { _ = c.root.Close() }() // again after the teardown: no harm
-	c.stubs = newStubs(spec.Domain, log)
+	c.stubs = newStubs(spec, log)
 	// What a killed predecessor made may be in use.
 	if _, statErr := os.Lstat(filepath.Dir(c.runDir)); errors.Is(statErr, fs.ErrNotExist) {
 		defer func() {

@@ -372,9 +372,14 @@ func TestMountPointsOutliveTheDomainThatMadeThem(t *testing.T) {
 	if there(".vscode") || !there("sub/.idea") {
 		t.Errorf(".vscode is there: %v, sub/.idea: %v", there(".vscode"), there("sub/.idea"))
 	}
-	// Killed, with the machine's memory lost: the next end of any domain removes it.
+	// A killed coordinator's sandbox goes on, under its mask.
 	must(t, syscall.Kill(pids[c], syscall.SIGKILL))
 	c.gone(pids[c])
+	newStubs(b.spec, slog.New(slog.DiscardHandler)).removeAll()
+	if !there("sub/.idea") {
+		t.Error("a mount point was removed under the sandbox of a killed coordinator")
+	}
+	// With the machine's memory lost the next end of any domain removes it.
 	end(boxes[c])
 	must(t, os.RemoveAll(a.spec.RuntimeDir))
 	must(t, os.MkdirAll(a.spec.RuntimeDir, 0o700))
@@ -910,7 +915,7 @@ func FuzzRequest(f *testing.F) {
 	spec := wire.StartSpec{Version: wire.Version, Domain: domain.New("default", dir, dir), ControlDir: dir, RuntimeDir: dir}
 	f.Fuzz(func(t *testing.T, i int, body []byte) {
 		log := slog.New(slog.DiscardHandler)
-		c := &Coordinator{spec: spec, log: log, stubs: newStubs(spec.Domain, log), idle: make(chan struct{}, 1), containers: map[string]*container{}, sessions: map[string]*session{}}
+		c := &Coordinator{spec: spec, log: log, stubs: newStubs(spec, log), idle: make(chan struct{}, 1), containers: map[string]*container{}, sessions: map[string]*session{}}
 		w := httptest.NewRecorder()
 		method := http.MethodPost
 		if i < 0 {

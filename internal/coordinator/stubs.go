@@ -15,6 +15,7 @@ import (
 
 	"github.com/lazaret-dev/lazaret/internal/atomicfile"
 	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
 // stub is a directory made in a workspace only because a mask needs a mount
@@ -35,17 +36,22 @@ type stub struct {
 type stubs struct {
 	domain  string // hash of our domain
 	journal string
-	alive   func(hash string) bool // whether a domain has a coordinator
+	alive   func(hash string) bool // whether a domain can still have sandboxes
 	log     *slog.Logger
 
 	made []stub // between lock and unlock
 }
 
-func newStubs(a domain.Anchor, log *slog.Logger) *stubs {
-	domains := filepath.Dir(a.Root)
+func newStubs(spec wire.StartSpec, log *slog.Logger) *stubs {
+	domains := filepath.Dir(spec.Domain.Root)
 	return &stubs{
-		domain: a.Hash, journal: filepath.Join(filepath.Dir(domains), "stubs.json"), log: log,
+		domain: spec.Domain.Hash, journal: filepath.Join(filepath.Dir(domains), "stubs.json"), log: log,
 		alive: func(hash string) bool {
+			// A killed coordinator's sandboxes go on. Its runtime directory stays
+			// until another has adopted and outlived them, or until a reboot.
+			if _, err := os.Lstat(domainDir(spec.RuntimeDir, hash)); err == nil {
+				return true
+			}
 			return coordinatorLives(domain.Anchor{Hash: hash, Root: filepath.Join(domains, hash)})
 		},
 	}
@@ -184,7 +190,7 @@ func (s *stubs) use(st unix.Stat_t) error {
 	return nil
 }
 
-// removeAll takes us and every domain without a coordinator out of the journal,
+// removeAll takes us and every domain that is over out of the journal,
 // and removes the stubs that nobody uses any more, if they are still the same and
 // still empty: what somebody has put files into is his. The deepest go first.
 func (s *stubs) removeAll() {
