@@ -24,6 +24,8 @@ echo "fuzz: ${#targets[@]} targets, $time each"
 
 one() {
 	local dir=$1 name=$2 log
+	# The script was ended and has cleaned up: 255 ends xargs as well.
+	[[ -d $3 ]] || exit 255
 	log=$3/$(tr / _ <<<"$dir").$name
 	# One worker: two targets share the machine's cores.
 	if "$GO" test -run='^$' -fuzz="^$name\$" -fuzztime="$4" -parallel=1 "./$dir" >"$log" 2>&1; then
