@@ -129,6 +129,10 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	log.Info("coordinator started", "domain", spec.Domain.Hash, "profile", spec.Domain.Profile, "workspace", spec.Domain.Workspace, "pid", os.Getpid())
 	served = true // the teardown removes everything from here on
 	go joinScope(ctx, spec, log)
+	if starter, err := openProcess(os.Getppid()); err == nil {
+		// Killed before it could ask for anything: nobody is to be waited for.
+		go func() { starter.wait(); c.giveUp() }()
+	}
 	swept := make(chan struct{})
 	if spec.Recover {
 		close(swept)
