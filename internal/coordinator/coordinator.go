@@ -129,10 +129,7 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	log.Info("coordinator started", "domain", spec.Domain.Hash, "profile", spec.Domain.Profile, "workspace", spec.Domain.Workspace, "pid", os.Getpid())
 	served = true // the teardown removes everything from here on
 	go joinScope(ctx, spec, log)
-	if starter, err := openProcess(os.Getppid()); err == nil {
-		// Killed before it could ask for anything: nobody is to be waited for.
-		go func() { starter.wait(); c.giveUp() }()
-	}
+	go c.watchStarter()
 	swept := make(chan struct{})
 	if spec.Recover {
 		close(swept)
@@ -155,6 +152,22 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	case <-time.After(drain): // the next start sweeps again
 	}
 	return err
+}
+
+// watchStarter waits for nobody any more once the starter has ended: it was
+// killed before it could ask for anything, or what it asked for counts already.
+func (c *Coordinator) watchStarter() {
+	p, err := openProcess(c.spec.Starter)
+	if err == nil {
+		// Looked at after the opening: while it is our parent, its pid is its own.
+		// An orphan's parent is somebody else, such as the engine's monitor.
+		if os.Getppid() == c.spec.Starter {
+			p.wait()
+		} else {
+			p.close()
+		}
+	}
+	c.giveUp()
 }
 
 // ownRoot claims the Domain Root for as long as this process lives, so that

@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(creatorEnv) != "" {
 		os.Exit(creatorMain())
 	}
+	if os.Getenv(starterEnv) != "" {
+		os.Exit(starterMain())
+	}
 	dir, err := os.MkdirTemp("", "lazaret-coordinator-test-")
 	if err != nil {
 		panic(err)

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -330,4 +331,64 @@ func TestAbandonedState(t *testing.T) {
 			}
 		})
 	}
+}
+
+// starterEnv makes this test program a start that is killed before it asks for
+// anything; its value is the coordinator's program, its input the settings.
+const starterEnv = "LAZARET_TEST_STARTER"
+
+func starterMain() int {
+	var spec wire.StartSpec
+	err := json.NewDecoder(os.Stdin).Decode(&spec)
+	if err == nil {
+		_, err = wire.Ensure(spec, os.Getenv(starterEnv))
+	}
+	_, _ = fmt.Fprintln(os.Stdout, err) // who does not read it sees the end
+	time.Sleep(time.Minute)
+	return 0
+}
+
+func TestCoordinatorOfAStartThatWasKilled(t *testing.T) {
+	t.Run("once it answers", func(t *testing.T) {
+		f := newFixture(t)
+		input, err := json.Marshal(f.spec)
+		must(t, err)
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), starterEnv+"="+programPath)
+		cmd.Stdin = bytes.NewReader(input)
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		defer end(cmd)
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "<nil>\n" {
+			t.Fatalf("start: %q, %v", line, err)
+		}
+		pid := f.pid()
+		time.Sleep(100 * time.Millisecond)
+		if got := f.pid(); got != pid || pid == 0 {
+			t.Fatalf("coordinator %d, then %d: it must wait for a start that lives", pid, got)
+		}
+		end(cmd)
+		f.gone(pid) // long before its patience with a living one ends
+		f.nothingLeft()
+	})
+	t.Run("before it was up", func(t *testing.T) {
+		f := newFixture(t)
+		dead := sandbox(t)
+		end(dead)
+		f.spec.Starter = dead.Process.Pid
+		input, err := json.Marshal(f.spec)
+		must(t, err)
+		must(t, os.MkdirAll(f.spec.Domain.Root, 0o700))
+		begin := time.Now()
+		cmd := exec.CommandContext(t.Context(), programPath, f.spec.Domain.Hash)
+		cmd.Stdin = bytes.NewReader(input)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if took := time.Since(begin); took > startGrace/2 {
+			t.Errorf("waited %s for nobody", took)
+		}
+		f.nothingLeft()
+	})
 }

@@ -286,6 +286,7 @@ func removeStale(socket string) error {
 // startCoordinator starts the coordinator detached: own session, no inherited
 // descriptors (conmon waits for the end of its pipes), log in the Domain Root.
 func startCoordinator(spec StartSpec, program string) (exited <-chan *os.ProcessState, err error) {
+	spec.Starter = os.Getpid()
 	input, err := json.Marshal(spec)
 	if err != nil {
 		return nil, fmt.Errorf("start coordinator: %w", err)
