@@ -157,6 +157,9 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 // watchStarter waits for nobody any more once the starter has ended: it was
 // killed before it could ask for anything, or what it asked for counts already.
 func (c *Coordinator) watchStarter() {
+	if c.spec.Starter == 0 {
+		return // started by hand
+	}
 	p, err := openProcess(c.spec.Starter)
 	if err == nil {
 		// Looked at after the opening: while it is our parent, its pid is its own.

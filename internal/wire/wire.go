@@ -140,8 +140,9 @@ type StartSpec struct {
 	LogLevel   string        `json:"log_level"`
 	ClientPath string        `json:"client_path"` // lazaret-escalate on the host
 	RealUID    int           `json:"real_uid"`    // the developer's uid in the initial namespace
-	// Starter is the pid of the process that starts it, its parent.
-	Starter int `json:"starter"`
+	// Starter is the pid of the process that starts it, its parent; 0 for none
+	// whose end matters.
+	Starter int `json:"starter,omitempty"`
 	// Recover starts it only to look after what a killed one left.
 	Recover bool `json:"recover,omitempty"`
 }
