@@ -29,12 +29,10 @@ FUZZTIME ?= 60s
 # that load the machine by themselves come alone, at the end.
 E2E_PKGS ?= $$($(GO) list ./test/e2e/... | grep -v /chaos) ./test/runtimetools
 E2E_LAST ?= ./test/e2e/chaos
-# Rounds of SIGKILL within make e2e; make chaos plays a hundred.
-CHAOS_ROUNDS ?= 25
 E2E_RUN  ?= .
 
 .DEFAULT_GOAL := build
-.PHONY: build build-all install uninstall test unit e2e chaos fuzz lint vet vuln bench demo setup clean help
+.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo setup clean help
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
 	@mkdir -p $(BIN)
@@ -68,10 +66,7 @@ unit: ## tests that need neither podman nor runsc
 
 e2e: setup ## end-to-end tests on real podman and runsc (E2E_PKGS, E2E_RUN narrow it)
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -p 2 -parallel 2 -run '$(E2E_RUN)' $(E2E_PKGS)
-	test -z '$(E2E_LAST)' || GO='$(GO)' CHAOS_ROUNDS=$(CHAOS_ROUNDS) test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -run '$(E2E_RUN)' $(E2E_LAST)
-
-chaos: ## a hundred rounds of SIGKILL at random moments
-	$(MAKE) e2e E2E_PKGS=./test/e2e/harness CHAOS_ROUNDS=100
+	test -z '$(E2E_LAST)' || GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -run '$(E2E_RUN)' $(E2E_LAST)
 
 fuzz: ## every fuzz target for FUZZTIME, two at a time
 	GO='$(GO)' test/scripts/fuzz.sh $(FUZZTIME)
