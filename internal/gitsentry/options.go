@@ -1,0 +1,72 @@
+// Package gitsentry owns the guard over the workspace: the FUSE file system
+// through which a sandbox sees it, and the rule of what may be written there.
+// docs/git-sentry.md describes it.
+package gitsentry
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+// Names in the root of the guard's file system.
+const (
+	WorkspaceName = "w" // the workspace
+	GitDirName    = "g" // the git directory of a workspace whose .git is a file
+	InfoName      = "i" // what the guard tells the sandbox
+)
+
+// Options say what to guard. All paths are absolute and on the host.
+type Options struct {
+	// Workspace is the canonical directory that the sandbox sees at /workspace.
+	Workspace string `json:"workspace"`
+	// Mountpoint is an empty directory of ours.
+	Mountpoint string `json:"mountpoint"`
+	// ShadowDir keeps what the sandbox has and the host must not see; it outlives
+	// the guard. MemoryDir is the same on memory, for hooks and masks; it goes with
+	// the domain. Both are made where missing.
+	ShadowDir string `json:"shadow_dir"`
+	MemoryDir string `json:"memory_dir"`
+	// Git is the profile's key: "sentry", "branch" or "off" (.git read-only).
+	Git string `json:"git"`
+	// Masks are names, covered at any depth, or paths relative to the workspace.
+	Masks []string `json:"masks,omitempty"`
+	// ReadOnly are paths relative to the workspace, there or not.
+	ReadOnly []string `json:"read_only,omitempty"`
+	// Memory are directories relative to the workspace, there or not, whose
+	// changes stay in memory, as those of hooks.
+	Memory []string `json:"memory,omitempty"`
+	// GitDir is the common git directory that the workspace's .git file leads
+	// to, shown as GitDirName; "" for none. WorktreeName is the workspace's own
+	// name below GitDir/worktrees, "" for a submodule.
+	GitDir       string `json:"git_dir,omitempty"`
+	WorktreeName string `json:"worktree_name,omitempty"`
+	// Branch, for Git == "branch", is the only branch that may be written.
+	Branch string `json:"branch,omitempty"`
+}
+
+// Validate refuses options that would lead the guard astray.
+func (o *Options) Validate() error {
+	var errs []error
+	for name, p := range map[string]string{"workspace": o.Workspace, "mountpoint": o.Mountpoint, "shadow_dir": o.ShadowDir, "memory_dir": o.MemoryDir} {
+		if !filepath.IsAbs(p) || filepath.Clean(p) != p {
+			errs = append(errs, fmt.Errorf("%s %q is not a clean absolute path", name, p))
+		}
+	}
+	if o.GitDir != "" && (!filepath.IsAbs(o.GitDir) || filepath.Clean(o.GitDir) != o.GitDir) {
+		errs = append(errs, fmt.Errorf("git_dir %q is not a clean absolute path", o.GitDir))
+	}
+	switch o.Git {
+	case "sentry", "branch", "off":
+	default:
+		errs = append(errs, fmt.Errorf("git %q is not sentry, branch or off", o.Git))
+	}
+	for what, list := range map[string][]string{"mask": o.Masks, "read-only path": o.ReadOnly, "memory path": o.Memory} {
+		for _, p := range list {
+			if !filepath.IsLocal(p) || filepath.Clean(p) != p || p == "." {
+				errs = append(errs, fmt.Errorf("%s %q is not a clean path in the workspace", what, p))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
