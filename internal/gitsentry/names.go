@@ -1,0 +1,222 @@
+package gitsentry
+
+import (
+	"path"
+	"strings"
+
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/dotgit"
+)
+
+// class says what becomes of a name in a git directory.
+type class int
+
+const (
+	refused  class = iota // nobody needs it: EPERM
+	real                  // written through to the host
+	index                 // written through once its content was checked
+	readOnly              // what git obeys: EROFS
+	memory                // hooks: the sandbox's own copy, on memory
+	shadow                // the sandbox's own, in the Domain Root
+	modules               // a directory of submodules' git directories
+	trees                 // a directory of linked worktrees' git directories
+)
+
+// gitFiles are the plain files in the root of a git directory that git writes
+// in daily work and that make no host program run anything.
+//
+//nolint:gochecknoglobals // a constant table
+var gitFiles = map[string]bool{
+	"HEAD": true, "ORIG_HEAD": true, "FETCH_HEAD": true,
+	"MERGE_HEAD": true, "MERGE_MODE": true, "MERGE_MSG": true, "SQUASH_MSG": true, "MERGE_AUTOSTASH": true,
+	"CHERRY_PICK_HEAD": true, "REVERT_HEAD": true, "REBASE_HEAD": true, "AUTO_MERGE": true,
+	"COMMIT_EDITMSG": true, "TAG_EDITMSG": true, "NOTES_EDITMSG": true, "EDIT_DESCRIPTION": true,
+	"packed-refs": true, "packed-refs.new": true, "shallow": true,
+	"gc.pid": true, "gc.log": true,
+}
+
+// obeyed are the files by which a git directory says what to run, or where the
+// rest of it is.
+//
+//nolint:gochecknoglobals // a constant table
+var obeyed = map[string]bool{
+	"config": true, "config.worktree": true, "commondir": true, "gitdir": true, "locked": true,
+	"info/attributes": true, "info/exclude": true, "info/grafts": true, "info/sparse-checkout": true,
+	"objects/info/alternates": true, "objects/info/http-alternates": true,
+}
+
+// gitRule judges the path p, clean and relative, of something in a git directory.
+func gitRule(p string) class {
+	if hasDotGit(p) {
+		return refused
+	}
+	base := strings.TrimSuffix(p, ".lock")
+	if obeyed[base] || obeyed[strings.ToLower(base)] {
+		return readOnly
+	}
+	top, rest, nested := strings.Cut(p, "/")
+	if !nested {
+		switch {
+		case gitFiles[base]:
+			return real
+		case p == "index" || strings.HasPrefix(p, "sharedindex.") || strings.HasPrefix(p, "sharedindex_"):
+			return index
+		case p == "index.lock" || strings.HasPrefix(p, "next-index-") || strings.HasPrefix(p, "index.stash."):
+			return real // becomes the index by a rename, which checks it
+		case strings.HasPrefix(p, "shallow_"): // git's own temporary name
+			return real
+		}
+	}
+	switch top {
+	case "refs":
+		if rest == "replace" || strings.HasPrefix(rest, "replace/") {
+			return readOnly // another object in the place of the one asked for
+		}
+		return real
+	case "logs":
+		return real
+	case "lfs":
+		return real
+	case "objects":
+		return objectRule(rest)
+	case "info":
+		if !nested || rest == "refs" || strings.HasPrefix(rest, "refs_") || rest == "refs.lock" {
+			return real
+		}
+		return shadow
+	case "hooks":
+		return memory
+	case "modules":
+		return modules
+	case "worktrees":
+		return trees
+	}
+	return shadow
+}
+
+// objectRule judges p, relative to an object directory; "" is that itself.
+func objectRule(p string) class {
+	if p == "" {
+		return real
+	}
+	top, rest, nested := strings.Cut(p, "/")
+	switch {
+	case strings.HasPrefix(top, "tmp_objdir-") || strings.HasPrefix(top, "incoming-"):
+		if nested && strings.HasPrefix(rest, "tmp_objdir-") {
+			return refused
+		}
+		if base := strings.TrimSuffix(rest, ".lock"); base == "info/alternates" || base == "info/http-alternates" {
+			return readOnly
+		}
+		return objectRule(rest) // a quarantine has the same shape
+	case !nested:
+		if isHex(top, 2) || top == "pack" || top == "info" || strings.HasPrefix(top, "tmp_obj_") || top == "maintenance.lock" || top == "schedule.lock" {
+			return real
+		}
+	case isHex(top, 2):
+		if isHex(rest, 38) || isHex(rest, 62) || strings.HasPrefix(rest, "tmp_obj_") && !strings.Contains(rest, "/") ||
+			strings.HasPrefix(rest, "noz") && !strings.Contains(rest, "/") { // JGit's
+			return real
+		}
+	case top == "pack":
+		for _, prefix := range []string{"pack-", "tmp_", ".tmp-", "multi-pack-index", "gc_", "loose-"} {
+			if strings.HasPrefix(rest, prefix) && (!strings.Contains(rest, "/") || prefix == "multi-pack-index") {
+				return real
+			}
+		}
+	case top == "info":
+		for _, prefix := range []string{"packs", "commit-graph", "tmp_"} {
+			if strings.HasPrefix(rest, prefix) && (!strings.Contains(rest, "/") || strings.HasPrefix(rest, "commit-graphs/")) {
+				return real
+			}
+		}
+	}
+	return refused
+}
+
+// isHex tells whether s is n hexadecimal digits, as git writes them.
+func isHex(s string, n int) bool {
+	if len(s) != n {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// hasDotGit tells whether a component of p is one that git takes for .git.
+func hasDotGit(p string) bool {
+	for part := range strings.SplitSeq(p, "/") {
+		if dotgit.Is(part) {
+			return true
+		}
+	}
+	return false
+}
+
+// branchRule narrows gitRule for a common git directory of which only one linked
+// worktree is the sandbox's: own is its name below worktrees, branch, if not "",
+// the only branch that may be written.
+func branchRule(p, own, branch string) class {
+	top, rest, nested := strings.Cut(p, "/")
+	if top == "worktrees" && nested && own != "" {
+		if name, sub, _ := strings.Cut(rest, "/"); name == own {
+			if sub == "" {
+				return real
+			}
+			c := gitRule(sub)
+			if strings.HasPrefix(sub, "objects") || strings.HasPrefix(sub, "modules") || strings.HasPrefix(sub, "worktrees") {
+				c = shadow
+			}
+			return c
+		}
+	}
+	c := gitRule(p)
+	if own == "" {
+		return c
+	}
+	switch {
+	case !nested && (c == index || c == real) && !strings.HasPrefix(p, "packed-refs") && !strings.HasPrefix(p, "shallow") && !strings.HasPrefix(p, "gc.") && top != "refs" && top != "logs" && top != "objects" && top != "info" && top != "lfs":
+		return readOnly // the other working tree's
+	case p == "logs/HEAD" || p == "logs/HEAD.lock":
+		return readOnly
+	case branch == "":
+		return c
+	case strings.HasPrefix(p, "packed-refs"):
+		return readOnly // has all branches
+	case strings.HasPrefix(p, "refs/stash") || strings.HasPrefix(p, "logs/refs/stash"):
+		return shadow
+	}
+	ref := strings.TrimPrefix(strings.TrimSuffix(p, ".lock"), "logs/")
+	if strings.HasPrefix(ref, "refs/heads/") && ref != "refs/heads/"+branch && !strings.HasPrefix("refs/heads/"+branch, ref+"/") {
+		return readOnly
+	}
+	return c
+}
+
+// completes lists the names that make a directory look like a git directory.
+func completes(name string) bool {
+	switch strings.ToLower(name) {
+	case "head", "objects", "refs", "commondir":
+		return true
+	}
+	return false
+}
+
+// under tells whether p is dir or below it; both clean and relative, in any case.
+func under(p, dir string) bool {
+	if len(p) < len(dir) || !strings.EqualFold(p[:len(dir)], dir) {
+		return false
+	}
+	return len(p) == len(dir) || p[len(dir)] == '/'
+}
+
+// join is path.Join for a directory that may be "".
+func join(dir, name string) string {
+	if dir == "" || dir == "." {
+		return name
+	}
+	return path.Join(dir, name)
+}
