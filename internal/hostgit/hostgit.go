@@ -123,7 +123,7 @@ func fixed() []setting {
 		{"core.hooksPath", "/dev/null"},
 		{"core.fsmonitor", "false"},
 		{"core.pager", "cat"},
-			{"credential.helper", ""},
+		{"credential.helper", ""},
 		{"commit.gpgSign", "false"},
 		{"diff.submodule", "short"},
 		{"gc.auto", "0"},
