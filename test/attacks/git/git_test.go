@@ -1,0 +1,80 @@
+package git
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lazaret-dev/lazaret/test/e2e/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+
+// Each technique has a name of its own: its canary.
+func TestNames(t *testing.T) {
+	seen, groups := map[string]bool{}, map[string]bool{}
+	for _, g := range Groups() {
+		if groups[g.Name] {
+			t.Errorf("two groups %q", g.Name)
+		}
+		groups[g.Name] = true
+		for _, tech := range g.Techniques {
+			if seen[tech.Name] || strings.Trim(tech.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+				t.Errorf("%s: a name used twice, or odd", tech.Name)
+			}
+			seen[tech.Name] = true
+			if tech.Hold == "" && tech.Try == "" && tech.After == "" {
+				t.Errorf("%s does nothing", tech.Name)
+			}
+		}
+	}
+	t.Logf("%d techniques in %d groups", len(seen), len(groups))
+}
+
+// attackAll plays groups against a target; not one technique may succeed.
+func attackAll(t *testing.T, target Target, groups []Group) {
+	t.Helper()
+	for _, g := range groups {
+		t.Run(g.Name, func(t *testing.T) {
+			t.Parallel()
+			o := Play(t, target, g)
+			if len(o.Fell) > 0 {
+				t.Errorf("fell to\n%s", o.Report())
+			}
+			if len(o.Changes) > 0 {
+				t.Errorf("the sandbox changed what is guarded:\n\t%s", strings.Join(o.Changes, "\n\t"))
+			}
+			if len(o.Trouble) > 0 {
+				t.Errorf("the host had trouble:\n\t%s", strings.Join(o.Trouble, "\n\t"))
+			}
+		})
+	}
+}
+
+// A part of the techniques is played with other runtimes and as root.
+func reduced() []Group {
+	return slices.DeleteFunc(Groups(), func(g Group) bool { return !g.Reduced })
+}
+
+func TestLazaret(t *testing.T) {
+	t.Parallel()
+	attackAll(t, Lazaret(harness.Options{}), Groups())
+}
+
+// Naive mounts fall to what they are known to fall to: else these attacks are none.
+func TestNaiveMountsFall(t *testing.T) {
+	t.Parallel()
+	for _, g := range Groups() {
+		t.Run(g.Name, func(t *testing.T) {
+			t.Parallel()
+			o := Play(t, Naive(harness.SandboxCurrent), g)
+			t.Logf("fell to\n%s", o.Report())
+			for _, tech := range g.Techniques {
+				if tech.Naive && o.Fell[tech.Name] == "" {
+					t.Errorf("naive mounts withstood %s: this attack is none", tech.Name)
+				}
+			}
+		})
+	}
+}
