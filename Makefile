@@ -18,7 +18,9 @@ VERSION_PKG := github.com/lazaret-dev/lazaret/internal/version
 COMMIT      := $(shell git describe --always --abbrev=12 --dirty --match '' 2>/dev/null || echo unknown)
 VERSION     := $(shell git describe --tags --match 'v[0-9]*' --abbrev=0 2>/dev/null | sed 's/^v//' | grep . || echo 0.0.0-dev)
 LDFLAGS     := -s -w -X $(VERSION_PKG).Version=$(VERSION) -X $(VERSION_PKG).Commit=$(COMMIT)
-GOBUILD      = CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) $(GO) build -trimpath -ldflags '$(LDFLAGS)'
+GOBUILD      = CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) $(GO) build -trimpath -ldflags '$(LDFLAGS)$(1)'
+# As git in a sandbox it works without Go's runtime; see internal/gitwrap.
+ESCALATE_ENTRY := -E _lazaret_escalate
 
 # bin/ holds this machine's binaries, bin/<arch>/ another architecture's.
 HOST_ARCH := $(shell $(GO) env GOHOSTARCH)
@@ -36,7 +38,8 @@ E2E_RUN  ?= .
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
 	@mkdir -p $(BIN)
-	$(GOBUILD) -o $(BIN)/ $(addprefix ./cmd/,$(BINARIES))
+	$(GOBUILD) -o $(BIN)/ $(addprefix ./cmd/,$(filter-out lazaret-escalate,$(BINARIES)))
+	$(call GOBUILD, $(ESCALATE_ENTRY)) -o $(BIN)/ ./cmd/lazaret-escalate
 
 build-all: ## the binaries for amd64 and arm64
 	$(MAKE) build GOARCH=amd64

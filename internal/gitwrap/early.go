@@ -1,0 +1,571 @@
+package gitwrap
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file runs before Go's runtime, on the process's first stack: no
+// allocation, no goroutine, no function that may grow its stack. The compiler
+// and the linker hold the last; see also entry_linux_*.s.
+
+// refusalsFile is where the guard tells what it refused, one line a refusal,
+// newest last, each beginning with its number. A test sets another by the linker.
+var refusalsFile = "/run/lazaret/guard/refusals" //nolint:gochecknoglobals // the linker's -X needs a variable
+
+const (
+	selfFile    = "/proc/self/exe\x00"
+	cannotStart = "lazaret: the git that was found on PATH cannot be started\n"
+	noTracking  = "branch.autoSetupMerge=false\x00"
+	optionC     = "-c\x00"
+)
+
+// kind is what may become of a call of git.
+type kind int
+
+const (
+	harmless         kind = iota // writes nothing that can be refused
+	mayWrite                     // whatever it is
+	mayTrack                     // may make a branch that tracks another, unless told not to
+	wouldWriteConfig             // does half of it before the config, which it cannot write
+	ended                        // has run, and something was refused
+)
+
+// outcome is what early leaves for Main.
+var outcome struct { //nolint:gochecknoglobals // nobody else can carry it over the start of the runtime
+	kind   kind
+	verb   int    // its index in argv
+	status uint32 // wait4(2)'s
+	before uint64 // the last refusal before git ran
+}
+
+// scratch is early's memory; what is in it at first is of no meaning.
+type scratch struct {
+	call      call
+	path      [4096]byte // git's
+	buf       [4096]byte
+	argv      [512]*byte
+	self, st  syscall.Stat_t
+	info      siginfo
+	oldMask   uint64
+	oldAction sigaction
+	status    uint32
+}
+
+// scratchSize is what the entry gives.
+const scratchSize = 16 << 10
+
+var _ [scratchSize - unsafe.Sizeof(scratch{})]byte
+
+// sigaction and siginfo are the kernel's, alike on both architectures.
+type (
+	sigaction struct{ handler, flags, restorer, mask uintptr }
+	siginfo   struct {
+		signo, errno, code, _ int32
+		pid                   int32
+		_                     [27]int32
+	}
+)
+
+// call is one call of git.
+type call struct {
+	argc   int
+	argv   *[1 << 16]*byte // ends with nil
+	envp   *[1 << 16]*byte // ends with nil
+	verb   int             // index of the first word that is no option, 0 for none
+	dir    *byte           // -C
+	gitDir *byte           // --git-dir or GIT_DIR
+	odd    bool            // which repository it is about is not known
+	search *byte           // PATH
+}
+
+// early is the entry's. It returns where Go has something to do.
+//
+//go:nosplit
+func early(sp unsafe.Pointer, s *scratch) {
+	c := &s.call
+	if !c.read(sp) {
+		return
+	}
+	c.options()
+	k := c.kind()
+	var before uint64
+	if k != harmless {
+		n, ok := lastRefusal(s)
+		if !ok {
+			k = harmless // nobody refuses anything here
+		}
+		before = n
+	}
+	if (k == wouldWriteConfig || k == mayTrack) && !c.configGuarded(s) {
+		k = mayWrite
+	}
+	if k == wouldWriteConfig {
+		outcome.kind, outcome.verb = k, c.verb
+		return
+	}
+	if !c.find(s) {
+		return
+	}
+	argv := c.argv
+	if k == mayTrack && c.argc+3 <= len(s.argv) {
+		s.argv[0], s.argv[1], s.argv[2] = c.argv[0], unsafe.StringData(optionC), unsafe.StringData(noTracking)
+		for i := 1; i <= c.argc; i++ {
+			s.argv[i+2] = c.argv[i]
+		}
+		argv = (*[1 << 16]*byte)(unsafe.Pointer(&s.argv))
+	}
+	if k == harmless {
+		execve(s, argv)
+		return
+	}
+	if !run(s, argv) {
+		return
+	}
+	after, ok := lastRefusal(s)
+	if ok && after == before {
+		finish(s.status)
+	}
+	outcome.kind, outcome.verb, outcome.status, outcome.before = ended, c.verb, s.status, before
+}
+
+// read finds arguments and environment on the first stack, and tells whether
+// this is git.
+//
+//go:nosplit
+func (c *call) read(sp unsafe.Pointer) bool {
+	*c = call{argc: *(*int)(sp)}
+	if c.argc < 1 || c.argc >= len(c.argv) {
+		return false
+	}
+	c.argv = (*[1 << 16]*byte)(unsafe.Add(sp, 8))
+	c.envp = (*[1 << 16]*byte)(unsafe.Add(sp, 8*(c.argc+2)))
+	name := text(c.argv[0])
+	if n := len(name); n < 3 || name[n-3:] != "git" || n > 3 && name[n-4] != '/' {
+		return false
+	}
+	for i := 0; i < len(c.envp) && c.envp[i] != nil; i++ {
+		if v := after(c.envp[i], "PATH="); v != nil {
+			c.search = v
+		}
+		if v := after(c.envp[i], "GIT_DIR="); v != nil {
+			c.gitDir = v
+		}
+	}
+	return true
+}
+
+// options reads git's own options, which come before the verb.
+//
+//go:nosplit
+func (c *call) options() {
+	for i := 1; i < c.argc; i++ {
+		a := text(c.argv[i])
+		if len(a) == 0 || a[0] != '-' {
+			c.verb = i
+			return
+		}
+		switch a {
+		case "-C":
+			i++
+			c.odd = c.odd || c.dir != nil
+			c.dir = c.argv[i]
+		case "--git-dir":
+			i++
+			c.gitDir = c.argv[i]
+		case "-c", "--work-tree", "--namespace", "--config-env", "--super-prefix", "--attr-source":
+			i++
+		default:
+			if v := after(c.argv[i], "--git-dir="); v != nil {
+				c.gitDir = v
+			}
+		}
+	}
+}
+
+// kind judges a call by its words alone.
+//
+//go:nosplit
+func (c *call) kind() kind {
+	if c.verb == 0 {
+		return harmless // git --version
+	}
+	refused := false
+	switch text(c.argv[c.verb]) {
+	case "status", "log", "diff", "show", "rev-parse", "cat-file", "ls-files", "ls-tree", "blame", "grep",
+		"describe", "rev-list", "for-each-ref", "merge-base", "name-rev", "shortlog", "show-ref", "show-branch",
+		"diff-tree", "diff-index", "diff-files", "check-ignore", "check-attr", "check-ref-format", "var", "version",
+		"help", "hash-object", "count-objects", "whatchanged", "annotate", "cherry", "range-diff", "ls-remote",
+		"archive", "patch-id", "stripspace", "interpret-trailers", "verify-commit", "verify-tag", "fsck":
+		return harmless
+	case "branch":
+		refused = c.has('m', "--move", 5, "u") || c.has('M', "", 0, "u") || c.has('c', "--copy", 6, "u") ||
+			c.has('C', "", 0, "u") || c.has('t', "--track", 3, "u")
+	case "checkout":
+		refused = c.has('t', "--track", 4, "bB")
+	case "switch":
+		refused = c.has('t', "--track", 4, "cC")
+	case "worktree":
+		refused = c.has(0, "--track", 4, "bB")
+	case "push":
+		refused = c.has('u', "--set-upstream", 5, "o")
+		if !refused {
+			return mayWrite
+		}
+	case "fetch", "pull":
+		refused = c.has(0, "--set-upstream", 7, "")
+		if !refused {
+			return mayWrite
+		}
+	case "submodule":
+		switch c.word() {
+		case "add", "deinit", "set-url", "absorbgitdirs":
+			return wouldWriteConfig
+		}
+		return mayWrite
+	case "remote":
+		switch c.word() {
+		case "rm", "remove":
+			return wouldWriteConfig
+		}
+		return mayWrite
+	case "sparse-checkout":
+		if c.word() == "disable" {
+			return wouldWriteConfig
+		}
+		return mayWrite
+	default:
+		return mayWrite
+	}
+	if refused {
+		return wouldWriteConfig
+	}
+	return mayTrack
+}
+
+// has tells whether an option is among the verb's: a short one alone or with
+// others, or a long one of which at least least bytes are given. What follows a
+// letter of valued is that option's value.
+//
+//go:nosplit
+func (c *call) has(short byte, long string, least int, valued string) bool {
+	for i := c.verb + 1; i < c.argc; i++ {
+		a := text(c.argv[i])
+		if len(a) < 2 || a[0] != '-' {
+			continue
+		}
+		if a == "--" {
+			return false
+		}
+		if a[1] == '-' {
+			n := 2
+			for n < len(a) && a[n] != '=' {
+				n++
+			}
+			if least > 0 && n >= least && n <= len(long) && a[:n] == long[:n] {
+				return true
+			}
+			continue
+		}
+		for j := 1; j < len(a) && !holds(valued, a[j]); j++ {
+			if a[j] == short {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// word is the first word after the verb that is no option.
+//
+//go:nosplit
+func (c *call) word() string {
+	for i := c.verb + 1; i < c.argc; i++ {
+		if a := text(c.argv[i]); len(a) > 0 && a[0] != '-' {
+			return a
+		}
+	}
+	return ""
+}
+
+// configGuarded tells whether the config of the repository that the call is about
+// cannot be opened for writing. A git directory elsewhere, to which a file leads,
+// is taken for one.
+//
+//go:nosplit
+func (c *call) configGuarded(s *scratch) bool {
+	if c.odd {
+		return false
+	}
+	n, ok := 0, true
+	if c.dir != nil {
+		n, ok = put(&s.buf, n, text(c.dir), '/')
+	}
+	if c.gitDir != nil {
+		dir := text(c.gitDir)
+		if len(dir) > 0 && dir[0] == '/' {
+			n = 0
+		}
+		if n, ok = put(&s.buf, n, dir, '/'); ok {
+			n, ok = put(&s.buf, n, "config", 0)
+		}
+		return ok && openForWriting(&s.buf) == unix.EROFS
+	}
+	for range 64 {
+		if !ok {
+			return false
+		}
+		if _, ok := put(&s.buf, n, ".git/config", 0); !ok {
+			return false
+		}
+		switch openForWriting(&s.buf) {
+		case unix.ENOENT:
+			n, ok = put(&s.buf, n, "..", '/')
+		case unix.EROFS, unix.ENOTDIR:
+			return true
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// openForWriting is the error that opening a file for writing gives; it changes
+// nothing.
+//
+//go:nosplit
+func openForWriting(name *[4096]byte) syscall.Errno {
+	fd, e := open(&name[0], unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK)
+	if e == 0 {
+		sys(unix.SYS_CLOSE, fd, 0, 0, 0)
+	}
+	return e
+}
+
+// lastRefusal is the number of the last line of the guard's file, 0 where there
+// is none yet; ok is false where there is no guard.
+//
+//go:nosplit
+func lastRefusal(s *scratch) (number uint64, ok bool) {
+	if _, ok := put(&s.buf, 0, refusalsFile, 0); !ok {
+		return 0, false
+	}
+	fd, e := open(&s.buf[0], unix.O_RDONLY)
+	if e != 0 {
+		return 0, false
+	}
+	var current uint64
+	digits := true // so far, in this line
+	for {
+		n, e := sys(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&s.buf)), uintptr(len(s.buf)), 0)
+		if e == unix.EINTR {
+			continue
+		}
+		if e != 0 || n == 0 || n > uintptr(len(s.buf)) {
+			break
+		}
+		for _, b := range s.buf[:n] {
+			switch {
+			case b == '\n':
+				current, digits = 0, true
+			case digits && b >= '0' && b <= '9':
+				current = current*10 + uint64(b-'0')
+			case digits:
+				number, digits = current, false
+			}
+		}
+	}
+	sys(unix.SYS_CLOSE, fd, 0, 0, 0)
+	return number, true
+}
+
+// find puts into s.path the first git on PATH that is another program than this.
+//
+//go:nosplit
+func (c *call) find(s *scratch) bool {
+	if c.search == nil || stat(unsafe.StringData(selfFile), &s.self) != 0 {
+		return false
+	}
+	list := text(c.search)
+	for from := 0; from <= len(list); {
+		to := from
+		for to < len(list) && list[to] != ':' {
+			to++
+		}
+		dir := list[from:to]
+		from = to + 1
+		if len(dir) == 0 {
+			dir = "."
+		}
+		n, ok := put(&s.path, 0, dir, '/')
+		if ok {
+			_, ok = put(&s.path, n, "git", 0)
+		}
+		if !ok || stat(&s.path[0], &s.st) != 0 {
+			continue
+		}
+		if s.st.Mode&unix.S_IFMT == unix.S_IFREG && s.st.Mode&0o111 != 0 &&
+			(s.st.Dev != s.self.Dev || s.st.Ino != s.self.Ino) {
+			return true
+		}
+	}
+	return false
+}
+
+//go:nosplit
+func execve(s *scratch, argv *[1 << 16]*byte) {
+	sys(unix.SYS_EXECVE, uintptr(unsafe.Pointer(&s.path)), uintptr(unsafe.Pointer(argv)), uintptr(unsafe.Pointer(s.call.envp)), 0)
+}
+
+// run runs git as a child to its end. Signals and the terminal work as without
+// this process: both are in one process group; what is sent to this process alone
+// is handed on, and it stops and ends as the child does. It returns false where
+// nothing was run.
+//
+//go:nosplit
+func run(s *scratch, argv *[1 << 16]*byte) bool {
+	// Everything is blocked and waited for. SIGCHLD comes only where it is not
+	// ignored.
+	all := ^uint64(0)
+	sys(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&s.oldMask)), 8)
+	var action sigaction
+	sys(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&action)), uintptr(unsafe.Pointer(&s.oldAction)), 8)
+	self, _ := sys(unix.SYS_GETPID, 0, 0, 0, 0)
+	child, e := sys(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0)
+	if e == 0 && child == 0 {
+		// Who kills this process means git.
+		sys(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
+		if parent, _ := sys(unix.SYS_GETPPID, 0, 0, 0, 0); parent == self {
+			restore(s)
+			execve(s, argv)
+			sys(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(unsafe.StringData(cannotStart))), uintptr(len(cannotStart)), 0)
+		}
+		sys(unix.SYS_EXIT_GROUP, 126, 0, 0, 0)
+	}
+	if e != 0 {
+		restore(s)
+		return false
+	}
+	for {
+		sig, e := sys(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&s.info)), 0, 8)
+		if e != 0 {
+			continue
+		}
+		if syscall.Signal(sig) != unix.SIGCHLD { //nolint:gosec // a signal's number
+			// The terminal's go to the whole group.
+			if s.info.code <= 0 && uintptr(s.info.pid) != child { //nolint:gosec // a pid
+				sys(unix.SYS_KILL, child, sig, 0, 0)
+			}
+			continue
+		}
+		pid, e := sys(unix.SYS_WAIT4, child, uintptr(unsafe.Pointer(&s.status)), unix.WNOHANG|unix.WUNTRACED, 0)
+		if e != 0 || pid != child {
+			continue
+		}
+		if syscall.WaitStatus(s.status).Stopped() {
+			sys(unix.SYS_KILL, self, uintptr(unix.SIGSTOP), 0, 0)
+			continue
+		}
+		restore(s)
+		return true
+	}
+}
+
+// restore undoes what run changed for this process.
+//
+//go:nosplit
+func restore(s *scratch) {
+	sys(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&s.oldAction)), 0, 8)
+	sys(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.oldMask)), 0, 8)
+}
+
+// finish ends this process as git has ended.
+//
+//go:nosplit
+func finish(status uint32) {
+	w := syscall.WaitStatus(status)
+	if w.Signaled() {
+		sig := uintptr(w.Signal()) //nolint:gosec // a signal's number
+		mask := uint64(1) << (sig - 1)
+		var action sigaction
+		sys(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0) // git's core is enough
+		sys(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, 8)
+		sys(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&mask)), 0, 8)
+		self, _ := sys(unix.SYS_GETPID, 0, 0, 0, 0)
+		sys(unix.SYS_KILL, self, sig, 0, 0)
+		sys(unix.SYS_EXIT_GROUP, 128+sig, 0, 0, 0)
+	}
+	sys(unix.SYS_EXIT_GROUP, uintptr(w.ExitStatus()), 0, 0, 0) //nolint:gosec // 0 to 255
+}
+
+//go:nosplit
+func open(name *byte, flags uintptr) (uintptr, syscall.Errno) {
+	at := unix.AT_FDCWD
+	return sys(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(name)), flags|unix.O_CLOEXEC, 0) //nolint:gosec // as the kernel takes it
+}
+
+//go:nosplit
+func stat(name *byte, st *syscall.Stat_t) syscall.Errno {
+	at := unix.AT_FDCWD
+	_, e := sys(unix.SYS_NEWFSTATAT, uintptr(at), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(st)), 0) //nolint:gosec // as the kernel takes it
+	return e
+}
+
+//go:nosplit
+func sys(number, a, b, c, d uintptr) (uintptr, syscall.Errno) {
+	r, _, e := syscall.RawSyscall6(number, a, b, c, d, 0, 0)
+	return r, e
+}
+
+// text is the C string at p, "" for nil.
+//
+//go:nosplit
+func text(p *byte) string {
+	if p == nil {
+		return ""
+	}
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return unsafe.String(p, n)
+}
+
+// after is the rest of a C string that begins with prefix, else nil.
+//
+//go:nosplit
+func after(p *byte, prefix string) *byte {
+	for i := range len(prefix) {
+		if *(*byte)(unsafe.Add(unsafe.Pointer(p), i)) != prefix[i] {
+			return nil
+		}
+	}
+	return (*byte)(unsafe.Add(unsafe.Pointer(p), len(prefix)))
+}
+
+//go:nosplit
+func holds(s string, b byte) bool {
+	for i := range len(s) {
+		if s[i] == b {
+			return true
+		}
+	}
+	return false
+}
+
+// put appends s and a byte to a path of n bytes, and is false where they do not
+// fit.
+//
+//go:nosplit
+func put(buf *[4096]byte, n int, s string, last byte) (int, bool) {
+	if n+len(s)+1 > len(buf) {
+		return n, false
+	}
+	for i := range len(s) {
+		buf[n+i] = s[i]
+	}
+	buf[n+len(s)] = last
+	return n + len(s) + 1, true
+}
