@@ -104,7 +104,7 @@ func (f *guard) isRootGit(dir *node, z zone) bool {
 	return dir.top == f.workspace.top && statx(dir.top.fd, z.git, &st) == nil && identityOf(onHost, 0, &st) == f.rootGit
 }
 
-// made answers the making of a name.
+// made answers the making of a name; h is nil where nobody is to own it anew.
 func (f *guard) made(t *target, h *fuse.InHeader, out *fuse.EntryOut) (*node, fuse.Status) {
 	if t.top {
 		f.shadows.note(t.dir.key.dirKey().String(), t.name, t.place)
@@ -114,13 +114,15 @@ func (f *guard) made(t *target, h *fuse.InHeader, out *fuse.EntryOut) (*node, fu
 	if err != nil {
 		return nil, status(err)
 	}
-	if err := own(p.fd, &st, h); err != nil {
-		p.done()
-		return nil, status(err)
+	if h != nil {
+		if err := own(p.fd, &st, h); err != nil {
+			p.done()
+			return nil, status(err)
+		}
 	}
 	watched := f.watching(t.dir, t.spot)
 	n := f.admit(t.dir, t.spot, t.name, p, &st)
-	f.fillEntry(n, t.spot, watched, &st, out)
+	f.fillEntry(n, t.spot, t.name, watched, &st, out)
 	return n, fuse.OK
 }
 
@@ -245,7 +247,7 @@ func (f *guard) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.
 	if err := unix.Linkat(unix.AT_FDCWD, procFD+itoa(p.fd), t.fd, t.at.name, unix.AT_SYMLINK_FOLLOW); err != nil {
 		return status(err)
 	}
-	_, s = f.made(t, &fuse.InHeader{Caller: in.Caller, NodeId: in.NodeId}, out)
+	_, s = f.made(t, nil, out)
 	return s
 }
 
@@ -274,13 +276,7 @@ func (f *guard) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *f
 	}
 	h := &in.InHeader
 	if existed {
-		// The host was faster: it is nobody's to give away.
-		var st unix.Statx_t
-		if err := statx(fd, "", &st); err != nil {
-			_ = unix.Close(fd)
-			return status(err)
-		}
-		h = &fuse.InHeader{NodeId: in.NodeId, Caller: fuse.Caller{Owner: fuse.Owner{Uid: st.Uid, Gid: st.Gid}}}
+		h = nil // the host was faster: it is nobody's to give away
 	}
 	n, s := f.made(t, h, &out.EntryOut)
 	if !s.Ok() {

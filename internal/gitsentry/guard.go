@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/dotgit"
 )
 
 const (
@@ -23,6 +27,9 @@ const (
 	keptFor = time.Hour
 	// unwatched is how long it keeps what nobody tells of.
 	unwatched = time.Second
+	// moment lets the attributes that a lookup brought serve the call that it was
+	// made for.
+	moment = time.Millisecond
 )
 
 // guard is the file system.
@@ -167,11 +174,19 @@ func (f *guard) openRoot(dir, name string, base *node, git bool) (*node, error) 
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("look at %s: %w", dir, err)
 	}
-	top := &root{fd: fd, path: dir, git: git}
+	if hasDotGit(strings.TrimPrefix(path.Dir(dir), "/")) && !git {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("%s lies in a git directory: take the repository's working tree as the workspace", dir)
+	}
+	git = git || dotgit.Is(path.Base(dir)) || shaped(fd, ".") // a bare repository
+	top := &root{fd: fd, git: git}
 	n := f.nodes.enter(identityOf(onHost, 0, &st), true, top, base, name)
 	n.path = newFile(fd)
+	n.keep.Store(int64(unwatched))
 	if git {
 		n.zoned.Store(int32(gitDir))
+	} else if f.watch.add(n) {
+		n.keep.Store(int64(keptFor))
 	}
 	return n, nil
 }

@@ -178,7 +178,7 @@ func (f *guard) enter(dir *node, s spot, name string, out *fuse.EntryOut) fuse.S
 		return status(err)
 	}
 	n := f.admit(dir, s, name, h, &st)
-	f.fillEntry(n, s, watched, &st, out)
+	f.fillEntry(n, s, name, watched, &st, out)
 	return fuse.OK
 }
 
@@ -212,20 +212,28 @@ func (f *guard) admit(dir *node, s spot, name string, h *file, st *unix.Statx_t)
 }
 
 // timeouts are how long the kernel may keep a name and its attributes.
-func (f *guard) timeouts(s spot, watched, dir bool) (entry, attr time.Duration) {
+func (f *guard) timeouts(s spot, name string, watched, dir bool) (entry, attr time.Duration) {
 	switch {
 	case s.place != onHost:
 		return keptFor, keptFor
-	case s.zone.kind == gitDir && !(s.zone.sub == "" && dir) && !under(s.zone.sub, "objects"), s.zone.kind == frozen, s.zone.kind == outside:
-		return 0, 0
+	case s.zone.kind == frozen, s.zone.kind == outside:
+		return 0, moment
+	case s.zone.kind == gitDir && !under(s.zone.sub, "objects"):
+		switch sub := join(s.zone.sub, name); {
+		case !dir:
+			return 0, moment
+		case sub == "refs", sub == "refs/heads", sub == "refs/tags", sub == "refs/remotes", sub == "info", sub == "logs", sub == "logs/refs", sub == "objects":
+			return keptFor, unwatched // made once for all time
+		}
+		return 0, unwatched
 	case watched:
 		return keptFor, keptFor
 	}
 	return unwatched, unwatched
 }
 
-func (f *guard) fillEntry(n *node, s spot, watched bool, st *unix.Statx_t, out *fuse.EntryOut) {
-	e, a := f.timeouts(s, watched, n.dir)
+func (f *guard) fillEntry(n *node, s spot, name string, watched bool, st *unix.Statx_t, out *fuse.EntryOut) {
+	e, a := f.timeouts(s, name, watched, n.dir)
 	out.NodeId, out.Generation = n.id, 1
 	n.keep.Store(int64(a))
 	out.SetEntryTimeout(e)
@@ -261,6 +269,10 @@ func (f *guard) lookupVirtual(dir *node, name string, out *fuse.EntryOut) fuse.S
 		return s
 	}
 	out.Attr = a.Attr
+	if n.key.place == onHost {
+		out.SetEntryTimeout(keptFor) // its name never changes
+		out.SetAttrTimeout(time.Duration(n.keep.Load()))
+	}
 	return fuse.OK
 }
 
@@ -283,6 +295,10 @@ func (f *guard) lostGit(dir *node, s spot, name string) bool {
 	f.noteCut()
 	return true
 }
+
+// Flush implements fuse.RawFileSystem: there is nothing to do at the end of an
+// open file, and the kernel need not ask again.
+func (f *guard) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
 
 // Forget implements fuse.RawFileSystem.
 func (f *guard) Forget(id, count uint64) {

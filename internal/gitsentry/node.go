@@ -96,9 +96,8 @@ func (f *file) done() {
 
 // root is a directory of the host that is shown.
 type root struct {
-	fd   int
-	path string // by /proc at the start
-	git  bool   // it is a git directory
+	fd  int
+	git bool // it is a git directory
 }
 
 const procFD = "/proc/self/fd/"
@@ -332,8 +331,8 @@ func (t *table) forget(id, count uint64) (n *node, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n = t.byID[id]
-	if n == nil || n.parent == nil {
-		return nil, false
+	if n == nil || n.parent == nil || n.parent.key.place == virtual {
+		return nil, false // the guard's own, and the roots
 	}
 	if n.lookups -= min(count, n.lookups); n.lookups > 0 {
 		return n, false

@@ -181,7 +181,7 @@ func (w *watcher) event(wd int32, mask uint32, name string) {
 	}
 	if n != nil && err == nil && n.key.is(&st) {
 		n.at.Lock()
-		same := n.last == stampOf(&st) || n.dir
+		same := n.last == stampOf(&st) || n.dir && mask&unix.IN_ATTRIB == 0
 		if !same {
 			n.last = stampOf(&st)
 		}

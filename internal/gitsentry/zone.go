@@ -108,7 +108,7 @@ func (f *guard) rule(top *root, z zone) class {
 	if z.sub == "" {
 		return real
 	}
-	if top.git && z.git == "" {
+	if z.git == "" && f.gitDir != nil && top == f.gitDir.top {
 		return branchRule(z.sub, f.o.WorktreeName, f.o.Branch)
 	}
 	return gitRule(z.sub)
