@@ -99,8 +99,11 @@ func early(sp unsafe.Pointer, s *scratch) {
 		}
 		before = n
 	}
-	if (k == wouldWriteConfig || k == mayTrack) && !c.configGuarded(s) {
-		k = mayWrite
+	if k == wouldWriteConfig || k == mayTrack {
+		if !c.configGuarded(s) {
+			k = mayWrite
+		}
+		before, _ = lastRefusal(s) // the guard counts the question
 	}
 	if k == wouldWriteConfig {
 		outcome.kind, outcome.verb = k, c.verb
@@ -290,9 +293,9 @@ func (c *call) word() string {
 	return ""
 }
 
-// configGuarded tells whether the config of the repository that the call is about
-// cannot be opened for writing. A git directory elsewhere, to which a file leads,
-// is taken for one.
+// configGuarded tells whether the guard keeps the config of the repository that
+// the call is about. A git directory elsewhere, to which a file leads, is taken for
+// one that it keeps.
 //
 //go:nosplit
 func (c *call) configGuarded(s *scratch) bool {
@@ -309,18 +312,18 @@ func (c *call) configGuarded(s *scratch) bool {
 			n = 0
 		}
 		if n, ok = put(&s.buf, n, dir, '/'); ok {
-			n, ok = put(&s.buf, n, "config", 0)
+			_, ok = put(&s.buf, n, "config.lock", 0)
 		}
-		return ok && openForWriting(&s.buf) == unix.EROFS
+		return ok && lock(&s.buf) == unix.EROFS
 	}
 	for range 64 {
 		if !ok {
 			return false
 		}
-		if _, ok := put(&s.buf, n, ".git/config", 0); !ok {
+		if _, ok := put(&s.buf, n, ".git/config.lock", 0); !ok {
 			return false
 		}
-		switch openForWriting(&s.buf) {
+		switch lock(&s.buf) {
 		case unix.ENOENT:
 			n, ok = put(&s.buf, n, "..", '/')
 		case unix.EROFS, unix.ENOTDIR:
@@ -332,14 +335,16 @@ func (c *call) configGuarded(s *scratch) bool {
 	return false
 }
 
-// openForWriting is the error that opening a file for writing gives; it changes
-// nothing.
+// lock is the error that git would get when it begins to change a config. Where
+// there is none the lock is taken and given back.
 //
 //go:nosplit
-func openForWriting(name *[4096]byte) syscall.Errno {
-	fd, e := open(&name[0], unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK)
+func lock(name *[4096]byte) syscall.Errno {
+	fd, e := open(&name[0], unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 	if e == 0 {
 		sys(unix.SYS_CLOSE, fd, 0, 0, 0)
+		at := unix.AT_FDCWD
+		sys(unix.SYS_UNLINKAT, uintptr(at), uintptr(unsafe.Pointer(name)), 0, 0) //nolint:gosec // as the kernel takes it
 	}
 	return e
 }
@@ -503,7 +508,7 @@ func finish(status uint32) {
 //go:nosplit
 func open(name *byte, flags uintptr) (uintptr, syscall.Errno) {
 	at := unix.AT_FDCWD
-	return sys(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(name)), flags|unix.O_CLOEXEC, 0) //nolint:gosec // as the kernel takes it
+	return sys(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(name)), flags|unix.O_CLOEXEC, 0o600) //nolint:gosec // as the kernel takes it
 }
 
 //go:nosplit

@@ -75,7 +75,8 @@ func readRefusals() []byte {
 // entry is one line of the guard's file.
 type entry struct{ errno, operation, path string }
 
-// parse lists the refusals after a sequence number, oldest first.
+// parse lists the refusals after a sequence number, oldest first. A line is
+// "number errno operation path", the path quoted as Go's strconv does.
 func parse(data []byte, after uint64) []entry {
 	var out []entry
 	for line := range bytes.Lines(data) {
@@ -83,8 +84,12 @@ func parse(data []byte, after uint64) []entry {
 		if len(f) != 4 {
 			continue
 		}
+		name, err := strconv.Unquote(f[3])
+		if err != nil {
+			continue
+		}
 		if n, err := strconv.ParseUint(f[0], 10, 64); err == nil && n > after {
-			out = append(out, entry{f[1], f[2], f[3]})
+			out = append(out, entry{f[1], f[2], name})
 		}
 	}
 	return out
