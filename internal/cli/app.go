@@ -97,6 +97,7 @@ func newApp() *cli.App {
 			doctorCommand(),
 			statusCommand(),
 			domainCommand(),
+			gitCommand(),
 			configCommand(),
 			trustCommand(),
 			completionCommand(),

@@ -49,35 +49,11 @@ func runDomain(c *cli.Context) error {
 	if c.NArg() == 1 {
 		workspace = c.Args().First()
 	}
-	env, err := hostenv.Detect(hostenv.Host())
+	r, err := resolveDomain(c, workspace)
 	if err != nil {
 		return err
 	}
-	ws, err := domain.Canonical(workspace)
-	if err != nil {
-		return err
-	}
-	cfg, err := config.Load(configOptions(env, ws, c.String("config")))
-	if err != nil {
-		return err
-	}
-	name := c.String("profile")
-	if name == "" {
-		name = cfg.General.DefaultProfile
-	}
-	p, err := cfg.Profile(name)
-	if err != nil {
-		return err
-	}
-	if !p.AllowBroadWorkspace {
-		if err := domain.CheckBroad(ws, env.Home); err != nil {
-			return err
-		}
-	}
-	if err := domain.CheckOwn(ws, ownDirs(env, cfg), p.AllowBroadWorkspace); err != nil {
-		return err
-	}
-	a := domain.New(p.Name, ws, cfg.General.DataRoot)
+	a, cfg := r.anchor, r.cfg
 	v := domainView{
 		Profile: a.Profile, Workspace: a.Workspace, Hash: a.Hash, Root: a.Root,
 		Lock: a.LockPath(cfg.General.ControlDir), Socket: a.SocketPath(cfg.General.ControlDir),
@@ -101,6 +77,45 @@ func runDomain(c *cli.Context) error {
 		}
 	}
 	return w.Flush()
+}
+
+// resolved is a domain as the runtime would find it.
+type resolved struct {
+	env     hostenv.Env
+	cfg     *config.Config
+	profile *config.Profile
+	anchor  domain.Anchor
+}
+
+// resolveDomain finds the domain of a workspace, by the flags --profile and --config.
+func resolveDomain(c *cli.Context, workspace string) (r resolved, err error) {
+	if r.env, err = hostenv.Detect(hostenv.Host()); err != nil {
+		return r, err
+	}
+	ws, err := domain.Canonical(workspace)
+	if err != nil {
+		return r, err
+	}
+	if r.cfg, err = config.Load(configOptions(r.env, ws, c.String("config"))); err != nil {
+		return r, err
+	}
+	name := c.String("profile")
+	if name == "" {
+		name = r.cfg.General.DefaultProfile
+	}
+	if r.profile, err = r.cfg.Profile(name); err != nil {
+		return r, err
+	}
+	if !r.profile.AllowBroadWorkspace {
+		if err := domain.CheckBroad(ws, r.env.Home); err != nil {
+			return r, err
+		}
+	}
+	if err := domain.CheckOwn(ws, ownDirs(r.env, r.cfg), r.profile.AllowBroadWorkspace); err != nil {
+		return r, err
+	}
+	r.anchor = domain.New(r.profile.Name, ws, r.cfg.General.DataRoot)
+	return r, nil
 }
 
 // ownDirs are what no workspace may hold.

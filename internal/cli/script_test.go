@@ -4,12 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/gitbranch"
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/shadowkey"
 )
 
 func TestMain(m *testing.M) {
@@ -36,7 +42,9 @@ func TestScript(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "bin", "lazaret-runtime"), []byte("#!/bin/sh\n"), 0o755) //nolint:gosec // a program
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"doctorjson": doctorJSON},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"doctorjson": doctorJSON, "prepare": prepareBranch, "hide": hideRepo, "use": useDomain,
+		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
 				return os.Geteuid() == 0, nil
@@ -83,4 +91,58 @@ func doctorJSON(ts *testscript.TestScript, _ bool, _ []string) {
 			ts.Fatalf("no check %q among %q", want, names)
 		}
 	}
+}
+
+// scriptDomain is the domain of a workspace where a script's data_root is $WORK/data.
+func scriptDomain(ts *testscript.TestScript, workspace string) domain.Anchor {
+	ws, err := domain.Canonical(ts.MkAbs(workspace))
+	ts.Check(err)
+	return domain.New("default", ws, filepath.Join(ts.Getenv("WORK"), "data"))
+}
+
+// prepareBranch does what the first container of a workspace does, and sets
+// $WT to the agent's worktree.
+func prepareBranch(ts *testscript.TestScript, _ bool, args []string) {
+	a := scriptDomain(ts, args[0])
+	ts.Check(os.MkdirAll(a.Root, 0o700))
+	ts.Check(domain.WriteRecord(a))
+	wt, err := gitbranch.Prepare(context.Background(), gitbranch.Options{Domain: a, Home: ts.Getenv("HOME")})
+	ts.Check(err)
+	ts.Setenv("WT", wt.Path)
+}
+
+// hideRepo puts a directory's .git to where the guard keeps one that was born in
+// a sandbox: hide WORKSPACE DIRECTORY.
+func hideRepo(ts *testscript.TestScript, _ bool, args []string) {
+	a, dir := scriptDomain(ts, args[0]), ts.MkAbs(args[1])
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+	ts.Check(err)
+	key, err := shadowkey.OfDir(fd)
+	ts.Check(err)
+	ts.Check(unix.Close(fd))
+	to := filepath.Join(a.Root, "git", "shadow", key)
+	ts.Check(os.MkdirAll(to, 0o700))
+	ts.Check(os.Rename(filepath.Join(dir, ".git"), filepath.Join(to, "_.git")))
+	var paths []string
+	ts.Check(filepath.WalkDir(filepath.Join(to, "_.git"), func(p string, _ fs.DirEntry, err error) error {
+		paths = append(paths, p)
+		return err
+	}))
+	for _, p := range slices.Backward(paths[1:]) {
+		ts.Check(os.Rename(p, filepath.Join(filepath.Dir(p), "_"+filepath.Base(p))))
+	}
+}
+
+// useDomain holds a workspace's domain as a coordinator does whose socket's name
+// is gone, until it is called again: use WORKSPACE.
+func useDomain(ts *testscript.TestScript, neg bool, args []string) {
+	path := filepath.Join(scriptDomain(ts, args[0]).Root, "coordinator.pid")
+	if neg {
+		ts.Check(os.Remove(path)) // another one is free
+		return
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	ts.Check(err)
+	ts.Check(unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB))
+	ts.Defer(func() { _ = unix.Close(fd) })
 }

@@ -69,7 +69,7 @@ func runTrust(c *cli.Context) error {
 		return err
 	}
 	if !c.Bool("yes") {
-		if err := confirm(c.App.Reader, c.App.Writer); err != nil {
+		if err := confirm(c.App.Reader, c.App.Writer, "Trust this content?"); err != nil {
 			return err
 		}
 	}
@@ -108,12 +108,12 @@ func describe(w io.Writer, in *config.Inspection) (needed bool, err error) {
 }
 
 // confirm asks on the terminal. Input that is not typed by a person is no consent.
-func confirm(r io.Reader, w io.Writer) error {
+func confirm(r io.Reader, w io.Writer, question string) error {
 	f, ok := r.(*os.File)
 	if !ok || !isTerminal(f) {
-		return errors.New("nobody can be asked, as the input is no terminal: read the file and use --yes")
+		return errors.New("nobody can be asked, as the input is no terminal: look first and use --yes")
 	}
-	if _, err := io.WriteString(w, "Trust this content? [y/N] "); err != nil {
+	if _, err := io.WriteString(w, question+" [y/N] "); err != nil {
 		return err
 	}
 	line, err := bufio.NewReader(f).ReadString('\n')
@@ -124,7 +124,7 @@ func confirm(r io.Reader, w io.Writer) error {
 	case "y", "yes":
 		return nil
 	}
-	return errors.New("not trusted: nothing was changed")
+	return errors.New("not confirmed: nothing was changed")
 }
 
 func isTerminal(f *os.File) bool {

@@ -16,10 +16,19 @@ _lazaret() {
             ' doctor') cmd='doctor' ;;
             ' status') cmd='status' ;;
             ' domain') cmd='domain' ;;
+            ' git') cmd='git' ;;
             ' config') cmd='config' ;;
             ' trust') cmd='trust' ;;
             ' completion') cmd='completion' ;;
             ' help') cmd='help' ;;
+            'git status') cmd='git status' ;;
+            'git diff') cmd='git diff' ;;
+            'git log') cmd='git log' ;;
+            'git merge') cmd='git merge' ;;
+            'git rebase') cmd='git rebase' ;;
+            'git include') cmd='git include' ;;
+            'git drop') cmd='git drop' ;;
+            'git export') cmd='git export' ;;
             'config show') cmd='config show' ;;
             'config check') cmd='config check' ;;
         esac
@@ -41,6 +50,70 @@ _lazaret() {
             return
             ;;
         'domain --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'git status --profile' | 'git status -p')
+            return
+            ;;
+        'git status --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'git diff --profile' | 'git diff -p')
+            return
+            ;;
+        'git diff --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'git log --profile' | 'git log -p')
+            return
+            ;;
+        'git log --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'git merge --profile' | 'git merge -p')
+            return
+            ;;
+        'git merge --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'git rebase --profile' | 'git rebase -p')
+            return
+            ;;
+        'git rebase --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'git include --profile' | 'git include -p')
+            return
+            ;;
+        'git include --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'git drop --profile' | 'git drop -p')
+            return
+            ;;
+        'git drop --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'git export --profile' | 'git export -p')
+            return
+            ;;
+        'git export --config')
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$cur")
             return
@@ -74,7 +147,7 @@ _lazaret() {
             if [[ $cur == -* ]]; then
                 words='--version --help -h'
             else
-                words='init doctor status domain config trust completion help'
+                words='init doctor status domain git config trust completion help'
             fi
             ;;
         'init')
@@ -101,6 +174,109 @@ _lazaret() {
         'domain')
             if [[ $cur == -* ]]; then
                 words='--profile -p --config --json --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'git')
+            if [[ $cur == -* ]]; then
+                words='--help -h'
+            else
+                words='status diff log merge rebase include drop export'
+            fi
+            ;;
+        'git status')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --json --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'git diff')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'git log')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'git merge')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'git rebase')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'git include')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'git drop')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --yes -y --force --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'git export')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --list --force --help -h'
             else
                 words=''
             fi

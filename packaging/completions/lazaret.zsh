@@ -10,10 +10,19 @@ _lazaret() {
             ' doctor') cmd='doctor' ;;
             ' status') cmd='status' ;;
             ' domain') cmd='domain' ;;
+            ' git') cmd='git' ;;
             ' config') cmd='config' ;;
             ' trust') cmd='trust' ;;
             ' completion') cmd='completion' ;;
             ' help') cmd='help' ;;
+            'git status') cmd='git status' ;;
+            'git diff') cmd='git diff' ;;
+            'git log') cmd='git log' ;;
+            'git merge') cmd='git merge' ;;
+            'git rebase') cmd='git rebase' ;;
+            'git include') cmd='git include' ;;
+            'git drop') cmd='git drop' ;;
+            'git export') cmd='git export' ;;
             'config show') cmd='config show' ;;
             'config check') cmd='config check' ;;
         esac
@@ -24,6 +33,22 @@ _lazaret() {
         'init --podman-version') _message 'VERSION'; return ;;
         'domain --profile'|'domain -p') _message 'NAME'; return ;;
         'domain --config') _files; return ;;
+        'git status --profile'|'git status -p') _message 'NAME'; return ;;
+        'git status --config') _files; return ;;
+        'git diff --profile'|'git diff -p') _message 'NAME'; return ;;
+        'git diff --config') _files; return ;;
+        'git log --profile'|'git log -p') _message 'NAME'; return ;;
+        'git log --config') _files; return ;;
+        'git merge --profile'|'git merge -p') _message 'NAME'; return ;;
+        'git merge --config') _files; return ;;
+        'git rebase --profile'|'git rebase -p') _message 'NAME'; return ;;
+        'git rebase --config') _files; return ;;
+        'git include --profile'|'git include -p') _message 'NAME'; return ;;
+        'git include --config') _files; return ;;
+        'git drop --profile'|'git drop -p') _message 'NAME'; return ;;
+        'git drop --config') _files; return ;;
+        'git export --profile'|'git export -p') _message 'NAME'; return ;;
+        'git export --config') _files; return ;;
         'config show --profile') _message 'NAME'; return ;;
         'config show --config') _files; return ;;
         'config show --workspace') _files; return ;;
@@ -42,6 +67,7 @@ _lazaret() {
                 'doctor:check whether this machine can run sandboxes'
                 'status:show the domains in use, their containers and sessions'
                 'domain:print the domain of a workspace: its hash and its paths'
+                'git:look at an agent'\''s branch, take it over, and export its repositories'
                 'config:show or check the configuration'
                 'trust:let the configuration file of a workspace loosen the sandbox'
                 'completion:print the completion script of a shell'
@@ -86,6 +112,124 @@ _lazaret() {
                 '-p:the domain of profile NAME instead of the default one'
                 '--config:also read FILE, above the other layers'
                 '--json:print one JSON object'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'git')
+            flags=(
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+                'status:show the agent'\''s branch, its worktree, and what waits for export'
+                'diff:show what the agent'\''s branch changes: git diff HEAD...BRANCH'
+                'log:show the commits of the agent'\''s branch: git log HEAD..BRANCH'
+                'merge:merge the agent'\''s branch into yours: git merge BRANCH'
+                'rebase:put the agent'\''s commits on top of your current commit'
+                'include:copy your uncommitted changes into the agent'\''s worktree'
+                'drop:remove the agent'\''s branch and worktree'
+                'export:put a repository that was born in a sandbox onto the host'
+            )
+            ;;
+        'git status')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--json:print one JSON object'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'git diff')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'git log')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'git merge')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'git rebase')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'git include')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'git drop')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--yes:do not ask'
+                '-y:do not ask'
+                '--force:lose what is not merged'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'git export')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--list:list what can be exported; PATH is the workspace'
+                '--force:export in spite of git fsck'\''s errors'
                 '--help:show help'
                 '-h:show help'
             )
