@@ -76,22 +76,37 @@ func LookExecutable(d *Document, bundle string) error {
 		}
 		return nil
 	}
+	if name == "" || !v.onPath(d, name) {
+		return errNotOnPath(name)
+	}
+	return nil
+}
+
+// HasProgram tells whether a program is on the container's PATH before it starts,
+// as far as that can be judged from outside; see LookExecutable.
+func HasProgram(d *Document, bundle, name string) bool {
+	v := newView(d, bundle)
+	if v == nil {
+		return true
+	}
+	defer v.close(0)
+	return v.onPath(d, name)
+}
+
+func (v *view) onPath(d *Document, name string) bool {
 	list, ok := d.Getenv("PATH")
 	if !ok {
 		list = standardPath
 	}
 	for _, dir := range strings.Split(list, ":") {
-		if name == "" {
-			break
-		}
 		if !path.IsAbs(dir) {
 			continue // runsc skips these too
 		}
 		if verdict := v.look(path.Join(dir, name)); verdict == found || verdict == unknown {
-			return nil
+			return true
 		}
 	}
-	return errNotOnPath(name)
+	return false
 }
 
 type verdict int

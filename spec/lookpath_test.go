@@ -133,6 +133,9 @@ func TestLookExecutable(t *testing.T) {
 			}
 			before := openFiles(t)
 			err = LookExecutable(mustParse(t, data), bundle)
+			if tt.arg != "" && !strings.Contains(tt.arg, "/") && HasProgram(mustParse(t, data), bundle, tt.arg) != (err == nil) {
+				t.Errorf("HasProgram differs from %v", err)
+			}
 			if after := openFiles(t); after != before {
 				t.Errorf("%d descriptors before, %d after", before, after)
 			}

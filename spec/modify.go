@@ -141,18 +141,13 @@ func (v variable) with(text string) variable {
 	return newVariable(text)
 }
 
-// addDirs appends what is missing to a PATH. Directories under /run/lazaret that
-// are not wanted are an earlier rewrite's.
+// addDirs puts dirs first in a PATH. Directories under /run/lazaret that are not
+// wanted are an earlier rewrite's.
 func addDirs(list string, dirs []string) string {
-	elements := slices.DeleteFunc(strings.Split(list, ":"), func(element string) bool {
-		return element != "" && under(path.Clean(element), RunPath) && !slices.Contains(dirs, element)
+	rest := slices.DeleteFunc(strings.Split(list, ":"), func(element string) bool {
+		return element != "" && under(path.Clean(element), RunPath) || slices.Contains(dirs, element)
 	})
-	for _, dir := range dirs {
-		if !slices.Contains(elements, dir) {
-			elements = append(elements, dir)
-		}
-	}
-	return strings.Join(elements, ":")
+	return strings.Join(append(slices.Clone(dirs), rest...), ":")
 }
 
 // terminfoDirs puts dir first in a TERMINFO_DIRS. An empty element stands for

@@ -41,7 +41,7 @@ type Plan struct {
 	// is left out where a bind mount covers that path, as the runtime would
 	// create an empty file in the user's directory to mount on.
 	ClientPath bool
-	// PathDirs are appended to PATH where missing.
+	// PathDirs come first in PATH.
 	PathDirs []string
 	// TerminfoDir, a path in the container, is searched before all other places
 	// of TERMINFO_DIRS; empty for none.

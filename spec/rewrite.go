@@ -248,7 +248,7 @@ func keepOwner(name string, old os.FileInfo) error {
 type ProcessPlan struct {
 	// Env are NAME=value variables; they replace all of the same name.
 	Env []string
-	// PathDirs are appended to PATH where missing.
+	// PathDirs come first in PATH.
 	PathDirs []string
 	// TerminfoDir is searched before all other places of TERMINFO_DIRS; empty for none.
 	TerminfoDir string
