@@ -347,8 +347,8 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 	return errors.Join(errs...)
 }
 
-// makeRunDir makes what the sandboxes see at /run/lazaret: the escalation
-// client, and a place for terminfo entries.
+// makeRunDir makes what the sandboxes see at /run/lazaret: the escalation client,
+// once more by the name git, and a place for terminfo entries.
 func (c *Coordinator) makeRunDir() error {
 	// First of all how to come back to what follows.
 	if err := os.MkdirAll(filepath.Dir(c.runDir), 0o700); err != nil {
@@ -357,17 +357,22 @@ func (c *Coordinator) makeRunDir() error {
 	if err := writeStart(c.spec); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(c.runDir, "terminfo"), 0o700); err != nil {
-		return fmt.Errorf("make the domain's runtime directory: %w", err)
-	}
-	for _, d := range []string{c.runDir, filepath.Join(c.runDir, "terminfo")} {
-		// Any uid of the sandbox reads it; the directory above stays closed.
-		if err := os.Chmod(d, 0o755); err != nil { //nolint:gosec // meant for all of the sandbox
+	for _, d := range []string{c.runDir, filepath.Join(c.runDir, "terminfo"), filepath.Join(c.runDir, "bin")} {
+		err := os.MkdirAll(d, 0o700)
+		if err == nil {
+			// Any uid of the sandbox reads it; the directory above stays closed.
+			err = os.Chmod(d, 0o755) //nolint:gosec // meant for all of the sandbox
+		}
+		if err != nil {
 			return fmt.Errorf("make the domain's runtime directory: %w", err)
 		}
 	}
-	if err := copyProgram(c.spec.ClientPath, filepath.Join(c.runDir, "escalate")); err != nil {
+	client := filepath.Join(c.runDir, "escalate")
+	if err := copyProgram(c.spec.ClientPath, client); err != nil {
 		return fmt.Errorf("offer the escalation client: %w", err)
+	}
+	if err := linkProgram(client, filepath.Join(c.runDir, "bin/git")); err != nil {
+		return fmt.Errorf("offer the program that stands before git: %w", err)
 	}
 	return nil
 }

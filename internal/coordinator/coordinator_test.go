@@ -815,6 +815,30 @@ func TestHeldLockIsNamed(t *testing.T) {
 	must(t, l.Remove())
 }
 
+func TestRunDirectory(t *testing.T) {
+	f := newFixture(t)
+	var seen []os.FileInfo
+	for range 2 { // the second is a successor of a killed one
+		c := f.ensure()
+		run := filepath.Join(f.spec.RuntimeDir, "domains", f.spec.Domain.Hash, "run")
+		client, err := os.Stat(filepath.Join(run, "escalate"))
+		must(t, err)
+		git, err := os.Stat(filepath.Join(run, "bin/git"))
+		must(t, err)
+		dir, err := os.Stat(filepath.Join(run, "bin"))
+		must(t, err)
+		if !os.SameFile(client, git) || git.Mode().Perm() != 0o755 || dir.Mode().Perm() != 0o755 {
+			t.Errorf("git has mode %v, its directory %v; the client itself: %v", git.Mode(), dir.Mode(), os.SameFile(client, git))
+		}
+		seen = append(seen, git)
+		must(t, syscall.Kill(c.PeerPID(), syscall.SIGKILL))
+		_ = c.Close()
+	}
+	if os.SameFile(seen[0], seen[1]) {
+		t.Error("a successor has kept the old program")
+	}
+}
+
 func TestCoordinatorThatCannotStart(t *testing.T) {
 	f := newFixture(t)
 	f.spec.ClientPath = "/nonexistent/lazaret-escalate"

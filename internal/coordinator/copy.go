@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 )
 
@@ -24,6 +25,18 @@ func copyProgram(src, dst string) (err error) {
 	_, err = io.Copy(out, in)
 	if err = errors.Join(err, out.Chmod(0o755), out.Close()); err != nil {
 		return errors.Join(err, os.Remove(tmp))
+	}
+	return os.Rename(tmp, dst)
+}
+
+// linkProgram gives src a second name, by rename.
+func linkProgram(src, dst string) error {
+	tmp := dst + ".new"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // of a predecessor that was killed
+	}
+	if err := os.Link(src, tmp); err != nil {
+		return err
 	}
 	return os.Rename(tmp, dst)
 }
