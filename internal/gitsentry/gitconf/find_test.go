@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// place is a home, a workspace in it with a repository, and a machine's config.
+// host is a home, a workspace in it with a repository, and a machine's config.
 type host struct {
 	t                 *testing.T
 	home, ws, etc     string
@@ -514,7 +514,7 @@ func TestFindReadsWhatGitReads(t *testing.T) {
 	}
 }
 
-// The way to the workspace may be a link, or another mount of it.
+// The way to the workspace may be a link.
 func TestFindByAnotherName(t *testing.T) {
 	h := newHost(t)
 	h.link("ws", h.home+"/alias")

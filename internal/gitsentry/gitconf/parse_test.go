@@ -185,7 +185,7 @@ func TestParseGeneratedAsGit(t *testing.T) {
 	}
 	rnd := rand.New(rand.NewPCG(20, 26)) //nolint:gosec // a test that can be run again
 	taken := 0
-	for range 400 {
+	for range 200 {
 		var data bytes.Buffer
 		for range 1 + rnd.IntN(14) {
 			data.WriteString(pieces[rnd.IntN(len(pieces))])
@@ -195,8 +195,8 @@ func TestParseGeneratedAsGit(t *testing.T) {
 			taken++
 		}
 	}
-	if taken < 40 {
-		t.Errorf("only %d of 400 files were taken: the generator makes rubbish", taken)
+	if taken < 20 {
+		t.Errorf("only %d of 200 files were taken: the generator makes rubbish", taken)
 	}
 }
 

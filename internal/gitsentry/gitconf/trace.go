@@ -42,7 +42,7 @@ func (f *finder) trace(path string) (trail, error) {
 			continue
 		case "..":
 			cur = filepath.Dir(cur)
-			t.info, _ = os.Lstat(cur) //nolint:errcheck // nil: hidden or missing
+			t.info, _ = os.Lstat(cur) // nil: hidden or missing
 			continue
 		}
 		next := filepath.Join(cur, name)
