@@ -25,7 +25,8 @@ func statusCommand() *cli.Command {
 		Name:  "status",
 		Usage: "show the domains in use, their containers and sessions",
 		Description: "Asks every live coordinator of yours. A name that nobody answers at is listed as stale;\n" +
-			"the next start in its domain removes it.",
+			"the next start in its domain removes it. A coordinator that is there but does not answer\n" +
+			"makes the exit status 1.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object", DisableDefaultText: true},
 		},
@@ -33,15 +34,18 @@ func statusCommand() *cli.Command {
 	}
 }
 
-// statusView is what lazaret status prints. A domain that does not answer has
-// an entry in Problems.
+// statusView is what lazaret status prints. A socket at which no coordinator
+// answers has an entry in Problems.
 type statusView struct {
 	Domains  []wire.Status `json:"domains"`
 	Problems []problem     `json:"problems"`
 }
 
+// problem tells of a socket. A stale one is a killed coordinator's, and mended by
+// the next start; any other is a coordinator's that should answer.
 type problem struct {
 	Socket string `json:"socket"`
+	Stale  bool   `json:"stale"`
 	Error  string `json:"error"`
 }
 
@@ -62,9 +66,25 @@ func runStatus(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("json") {
-		return printJSON(c.App.Writer, v)
+		err = printJSON(c.App.Writer, v)
+	} else {
+		err = printStatus(c.App.Writer, v, time.Now())
 	}
-	return printStatus(c.App.Writer, v, time.Now())
+	if n := v.silent(); err == nil && n > 0 {
+		err = fmt.Errorf("%d of %d coordinators could not be asked", n, n+len(v.Domains))
+	}
+	return err
+}
+
+// silent counts the coordinators that are there but could not be asked.
+func (v statusView) silent() int {
+	n := 0
+	for _, p := range v.Problems {
+		if !p.Stale {
+			n++
+		}
+	}
+	return n
 }
 
 // liveDomains asks every coordinator whose socket in controlDir is our own.
@@ -86,14 +106,15 @@ func liveDomains(controlDir string) (statusView, error) {
 			continue // another user's domains are none of ours
 		}
 		st, err := askStatus(s)
-		if errors.Is(err, wire.ErrNoCoordinator) || wire.Cut(err) {
+		stale := errors.Is(err, wire.ErrNoCoordinator) || wire.Cut(err)
+		if stale {
 			if _, serr := os.Lstat(s); errors.Is(serr, fs.ErrNotExist) {
 				continue // it ended just now
 			}
 			err = errors.New("nobody answers: its coordinator was killed; the next start in the domain removes the name")
 		}
 		if err != nil {
-			v.Problems = append(v.Problems, problem{Socket: s, Error: err.Error()})
+			v.Problems = append(v.Problems, problem{Socket: s, Stale: stale, Error: err.Error()})
 			continue
 		}
 		v.Domains = append(v.Domains, st)
@@ -133,11 +154,19 @@ func printStatus(w io.Writer, v statusView, now time.Time) error {
 			if s.Terminal {
 				terminal = ", terminal"
 			}
-			p.printf("  session      %.8s  %s in %.12s for %s%s%s\n", s.ID, s.Kind, s.ContainerID, now.Sub(s.Since).Round(time.Second), terminal, pidText(s.PID))
+			where := ""
+			if s.ContainerID != "" { // one that is to be created yet has none
+				where = fmt.Sprintf(" in %.12s", s.ContainerID)
+			}
+			p.printf("  session      %.8s  %s%s for %s%s%s\n", s.ID, s.Kind, where, now.Sub(s.Since).Round(time.Second), terminal, pidText(s.PID))
 		}
 	}
 	for _, b := range v.Problems {
-		p.printf("stale %s: %s\n", config.Printable(b.Socket), b.Error)
+		what := "no answer at"
+		if b.Stale {
+			what = "stale"
+		}
+		p.printf("%s %s: %s\n", what, config.Printable(b.Socket), config.Printable(b.Error))
 	}
 	return p.err
 }

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/wire"
+)
+
+func TestPrintStatus(t *testing.T) {
+	now := time.Now()
+	v := statusView{
+		Domains: []wire.Status{{
+			Domain: domain.Anchor{Hash: "0123456789ab", Profile: "default", Workspace: "/w"}, PID: 7, Started: now.Add(-time.Minute),
+			Containers: []wire.ContainerStatus{{ID: "c0ffee", State: "attached", PID: 8, Since: now.Add(-time.Second), Notes: []string{"a\x1bb"}}},
+			Sessions: []wire.SessionStatus{
+				{ID: "11111111-aaaa", Kind: "exec", ContainerID: "c0ffee", PID: 9, Since: now.Add(-2 * time.Second), Terminal: true},
+				{ID: "22222222-aaaa", Kind: "run", PID: 10, Since: now.Add(-3 * time.Second)},
+			},
+		}},
+		Problems: []problem{{Socket: "/s1", Stale: true, Error: "gone"}, {Socket: "/s2", Error: "silent"}},
+	}
+	var out strings.Builder
+	if err := printStatus(&out, v, now); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"domain 0123456789ab  profile default  /w\n", "coordinator  pid 7, up 1m0s", "container    c0ffee  attached for 1s, pid 8\n",
+		"  session      11111111  exec in c0ffee for 2s, terminal, pid 9\n", "  session      22222222  run for 3s, pid 10\n",
+		"stale /s1: gone\n", "no answer at /s2: silent\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Errorf("a note acts upon the terminal:\n%q", out.String())
+	}
+	if v.silent() != 1 {
+		t.Errorf("%d silent, want 1", v.silent())
+	}
+}
