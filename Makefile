@@ -34,7 +34,7 @@ E2E_LAST ?= ./test/e2e/chaos
 E2E_RUN  ?= .
 
 .DEFAULT_GOAL := build
-.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo setup clean help
+.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo setup setup-tools clean help
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
 	@mkdir -p $(BIN)
@@ -59,6 +59,9 @@ uninstall: ## remove what install put there
 setup: ## install what tests and demo need on a Debian machine (idempotent)
 	@GO='$(GO)' test/scripts/setup.sh
 
+setup-tools: ## setup, and the image for the git tests and the benchmark (minutes, once)
+	@GO='$(GO)' test/scripts/setup.sh --tools
+
 test: setup vet build-all lint unit fuzz e2e ## everything, as CI runs it
 
 vet:
@@ -67,7 +70,7 @@ vet:
 unit: ## tests that need neither podman nor runsc
 	$(GO) test -short -timeout 10m ./...
 
-e2e: setup ## end-to-end tests on real podman and runsc (E2E_PKGS, E2E_RUN narrow it)
+e2e: setup-tools ## end-to-end tests on real podman and runsc (E2E_PKGS, E2E_RUN narrow it)
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -p 2 -parallel 2 -run '$(E2E_RUN)' $(E2E_PKGS)
 	test -z '$(E2E_LAST)' || GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -run '$(E2E_RUN)' $(E2E_LAST)
 
@@ -80,7 +83,7 @@ lint: vuln ## golangci-lint, govulncheck, shellcheck
 vuln: ## known vulnerabilities that our code reaches
 	GO='$(GO)' test/scripts/vuln.sh
 
-bench: setup ## start-up and memory as ratios to plain runsc
+bench: setup-tools ## what Lazaret costs, as ratios to plain runsc (BENCH=git: git alone)
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) run ./test/bench
 
 demo: setup ## the main job on a throw-away repository, step by step

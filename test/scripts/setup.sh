@@ -6,6 +6,9 @@
 #   root           a test user "lazaret-test" is made; tests run as that user
 #   ordinary user  tests run as this user, with stores and settings of their own
 #
+# With --tools it also makes the image that the git tests and the benchmark need:
+# some minutes the first time.
+#
 # What it leaves behind (remove it with: test/scripts/setup.sh --undo):
 #   Debian packages              see PACKAGES below
 #   /usr/local/lib/lazaret-test  the pinned runsc
@@ -16,16 +19,18 @@
 set -euo pipefail
 
 readonly TEST_USER=lazaret-test
-# Keep these three in step with test/e2e/harness/machine.go.
+# Keep these four in step with test/e2e/harness/machine.go.
 readonly RUNSC=/usr/local/lib/lazaret-test/runsc
 readonly BUSYBOX_IMAGE=localhost/lazaret-test/busybox:1
 readonly DEBIAN_IMAGE=localhost/lazaret-test/debian:1
+readonly TOOLS_IMAGE=localhost/lazaret-test/tools:1
 
 readonly RUNSC_MODULE=gvisor.dev/gvisor
 readonly RUNSC_VERSION=v0.0.0-20260905035102-160fafc42237
 readonly CACHE=/var/cache/lazaret-test
 readonly ROOT_STORE=/var/lib/lazaret-test/storage
 readonly DEBIAN_SUITE=trixie
+readonly OLDER_SUITE=bookworm
 
 # passt and runsc are not in every Debian release: those two may be missing.
 readonly PACKAGES=(podman conmon runc catatonit netavark aardvark-dns iptables fuse-overlayfs uidmap slirp4netns
@@ -222,13 +227,17 @@ busybox_tree() {
 	tar -C "$root" --owner=0 --group=0 --mtime=@0 -cf "$1" .
 }
 
+# site is the mirror that this machine's apt uses; apt expands the format itself.
+site() {
+	# shellcheck disable=SC2016
+	apt-get indextargets --format '$(SITE) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null |
+		awk '$2 == "main" && $1 !~ /security/ { print $1; exit }'
+}
+
 # debian_tree makes the root tree of the image with git, tmux, vim and terminfo tools.
 debian_tree() {
 	local root=$work/debian site mirror=()
-	# The mirror that this machine's apt uses; apt expands the format itself.
-	# shellcheck disable=SC2016
-	site=$(apt-get indextargets --format '$(SITE) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null |
-		awk '$2 == "main" && $1 !~ /security/ { print $1; exit }')
+	site=$(site)
 	[[ -z $site ]] || mirror=("$site")
 	if ! "${sudo[@]}" debootstrap --variant=minbase \
 		--include=git,ncurses-bin,tmux,vim-tiny,procps,python3-minimal \
@@ -236,6 +245,45 @@ debian_tree() {
 		tail -n 20 "$work/debootstrap.log" >&2
 		die "debootstrap failed"
 	fi
+	"${sudo[@]}" tar -C "$root" --exclude='./var/cache/apt/*' --exclude='./usr/share/doc/*' \
+		--exclude='./usr/share/man/*' --exclude='./usr/share/locale/*' --exclude='./dev/*' -cf "$1" .
+	"${sudo[@]}" rm -rf --one-file-system "$root"
+}
+
+# tools_tree adds to the debian image what people use beside git, an older git
+# (/opt/git-bookworm), and packages of npm's with a cache of them (/opt/node).
+tools_tree() {
+	local root=$work/tools log=$work/tools.log
+	tree debian
+	mkdir "$root"
+	"${sudo[@]}" tar -C "$root" -xpf "$CACHE/debian-1.tar"
+	"${sudo[@]}" install -d "$root/opt/node"
+	"${sudo[@]}" install -m 0644 "$repo"/test/clients/node/package{,-lock}.json "$root/opt/node"
+	"${sudo[@]}" install -m 0644 /etc/resolv.conf "$root/etc/resolv.conf"
+	# The machine's own authorities: its registry may be a mirror.
+	"${sudo[@]}" install -m 0644 /etc/ssl/certs/ca-certificates.crt "$root/opt/ca.crt"
+	"${sudo[@]}" tee "$root/etc/dpkg/dpkg.cfg.d/tests" <<<force-unsafe-io >/dev/null
+	"${sudo[@]}" tee "$root/usr/sbin/policy-rc.d" <<<$'#!/bin/sh\nexit 101' >/dev/null
+	"${sudo[@]}" chmod 0755 "$root/usr/sbin/policy-rc.d"
+	# shellcheck disable=SC2016 # the script inside has arguments of its own
+	if ! "${sudo[@]}" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive \
+		chroot "$root" bash -euxc '
+			sed -i "s/ $1 / $2 /w /etc/apt/sources.list.d/older.list" /etc/apt/sources.list
+			sed -i "s/ $2 / $1 /" /etc/apt/sources.list
+			apt-get -qq update
+			apt-get -qq -y --no-install-recommends -t "$1" install ca-certificates ripgrep nodejs npm python3-pygit2
+			cd /tmp
+			apt-get -qq -o APT::Sandbox::User=root download "git/$2"
+			dpkg-deb -x git_*.deb "/opt/git-$2"
+			rm git_*.deb /etc/apt/sources.list.d/older.list
+			rm -rf /var/lib/apt/lists/*
+			cd /opt/node
+			npm ci --ignore-scripts --no-fund --no-audit --cache /opt/node/cache --cafile /opt/ca.crt
+		' tools "$DEBIAN_SUITE" "$OLDER_SUITE" >"$log" 2>&1; then
+		tail -n 20 "$log" >&2
+		die "making the tools image failed"
+	fi
+	"${sudo[@]}" rm -f "$root/etc/dpkg/dpkg.cfg.d/tests" "$root/usr/sbin/policy-rc.d" "$root/opt/ca.crt"
 	"${sudo[@]}" tar -C "$root" --exclude='./var/cache/apt/*' --exclude='./usr/share/doc/*' \
 		--exclude='./usr/share/man/*' --exclude='./usr/share/locale/*' --exclude='./dev/*' -cf "$1" .
 	"${sudo[@]}" rm -rf --one-file-system "$root"
@@ -263,15 +311,17 @@ root_podman() {
 	"${sudo[@]}" env -C / podman --root "$ROOT_STORE" --runroot /run/lazaret-test --storage-driver overlay "$@"
 }
 
-# images imports the test images for the test user and for root.
+# images NAME… imports the test images for the test user and for root.
 images() {
 	local name image store have
+	local -A image_of=([busybox]=$BUSYBOX_IMAGE [debian]=$DEBIAN_IMAGE [tools]=$TOOLS_IMAGE)
 	for store in user root; do
 		have=$("${store}_podman" images --format '{{.Repository}}:{{.Tag}}' 2>/dev/null || true)
-		for name in busybox debian; do
-			image=$BUSYBOX_IMAGE
-			[[ $name == busybox ]] || image=$DEBIAN_IMAGE
+		for name in "$@"; do
+			image=${image_of[$name]}
 			grep -qxF "$image" <<<"$have" && continue
+			# No test of root's needs the tools.
+			[[ $store != root || $name != tools ]] || continue
 			tree "$name"
 			"${store}_podman" import -q "$CACHE/$name-1.tar" "$image" >/dev/null
 			say "imported $image for $store"
@@ -294,13 +344,15 @@ undo() {
 
 main() {
 	who
+	local images=(busybox debian)
 	case ${1:-} in
 	"") ;;
+	--tools) images+=(tools) ;;
 	--undo)
 		undo
 		return
 		;;
-	*) die "usage: setup.sh [--undo]" ;;
+	*) die "usage: setup.sh [--tools|--undo]" ;;
 	esac
 	# Two runs at once would import the same images twice.
 	local lock=${XDG_CACHE_HOME:-$HOME/.cache}/lazaret
@@ -313,7 +365,7 @@ main() {
 	account
 	devices
 	gvisor
-	images
+	images "${images[@]}"
 	say "ready in $((SECONDS - started)) s: tests run as $user, runsc is $("$RUNSC" --version | sed -n '1s/^runsc version //p')"
 }
 

@@ -20,6 +20,7 @@ const (
 	SandboxDebian  = "/usr/bin/runsc"                    // the distribution's
 	Busybox        = "localhost/lazaret-test/busybox:1"  // applets in /bin, users root and agent
 	Debian         = "localhost/lazaret-test/debian:1"   // bash, git, tmux, vim.tiny, tput, python3
+	Tools          = "localhost/lazaret-test/tools:1"    // Debian and git-bookworm, rg, node, npm, pygit2; by setup.sh --tools
 )
 
 const rootStore = "/var/lib/lazaret-test/storage"
