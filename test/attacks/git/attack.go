@@ -49,6 +49,7 @@ type Group struct {
 	Workspace  string // relative to that directory; "" is ws
 	Global     string // the user's ~/.gitconfig, further lines
 	Techniques []Technique
+	Each       bool // one technique after the other, with a short list of commands after each; only Try is played
 	Broken     bool // git need not be sound in the end: the host or the agent may break the repository
 	Reduced    bool // also played where only a part is: other runtimes, rootful
 }
@@ -101,7 +102,7 @@ mkgit() { mkdir -p "$1" "$1/objects" "$1/refs" "$1/refs/heads"; echo 'ref: refs/
 put() { cat >"$1" && chmod 755 "$1"; }
 `
 
-// hostPrelude begins the workspace of every group.
+// workspaceSetup begins the workspace of every group.
 const workspaceSetup = `
 	git init -q -b main ws && cd ws
 	printf 'one\n' >README && mkdir src && echo two >src/two && echo '*.o' >.gitignore && git add . && git commit -qm one
@@ -112,9 +113,9 @@ const workspaceSetup = `
 	git -C ../up.git update-ref refs/heads/fresh main
 `
 
-// hostCommands are what the developer does every day, each with a time limit. It
-// prints those that hang, and gives up at the second one.
-const hostCommands = `
+// hostRun runs a command for a while at most. It prints those that hang, and gives
+// up at the second one.
+const hostRun = `
 	round=$1 log=$2 prompt=$3 hung=0
 	run() {
 		echo "\$ $*" >>"$log"
@@ -124,6 +125,10 @@ const hostCommands = `
 		esac
 	}
 	export GIT_EDITOR=true GIT_MERGE_AUTOEDIT=no
+`
+
+// hostCommands are what the developer does every day, each with a time limit.
+const hostCommands = `
 	run git status
 	run git config lazaret.touched "$round"
 	run git checkout -- .
@@ -171,10 +176,32 @@ const hostCommands = `
 	[ -z "$prompt" ] || run bash -c '
 		. /usr/lib/git-core/git-sh-prompt 2>/dev/null
 		GIT_PS1_SHOWDIRTYSTATE=1 GIT_PS1_SHOWSTASHSTATE=1 GIT_PS1_SHOWUNTRACKEDFILES=1 GIT_PS1_SHOWUPSTREAM=auto
-		find . -path ./.git/objects/\?\? -prune -o -type d -print0 | while IFS= read -r -d "" d; do
+		find . -path "./.git/objects/[0-9a-f][0-9a-f]" -prune -o -type d -print0 | while IFS= read -r -d "" d; do
 			cd "$1/$d" 2>/dev/null || continue
-			git status --porcelain; __git_ps1
+			git status --porcelain
+			case $d in ./.git/*) ;; *) __git_ps1 ;; esac
 		done' bash "$PWD"
+`
+
+// shortCommands follow each technique of a group that is played one by one. They
+// end with a sound index.
+const shortCommands = `
+	run git status
+	run git checkout -- .
+	run git restore --staged --worktree .
+	run git diff
+	run git stash
+	run git add -A
+	run git commit -m "host $round"
+	run git checkout other
+	run git checkout -f main
+	run git fetch --all
+	run git gc
+	[ ! -L .git/HEAD ] && [ ! -p .git/HEAD ] || { rm -f .git/HEAD; echo 'ref: refs/heads/main' >.git/HEAD; }
+	for d in objects refs; do [ ! -L .git/$d ] || { rm -f .git/$d; mv .git/?2 .git/$d; }; done
+	rm -rf .git/index .git/index.lock
+	run git reset --hard
+	run git clean -fdxq
 `
 
 // attack plays a group against a target.
@@ -203,25 +230,11 @@ func Play(t *testing.T, target Target, group Group) Outcome {
 	var o Outcome
 	box := a.start()
 
-	before := a.guarded()
-	box.do("hold; attempt")
-	if !target.Naive {
-		o.Changes = append(o.Changes, a.guarded().Diff(before)...)
+	if group.Each {
+		a.oneByOne(box, &o)
+	} else {
+		a.together(box, &o)
 	}
-	box.do("during & loop=$!")
-	o.Trouble = append(o.Trouble, a.host("1")...)
-	box.do("touch $GO; kill $loop; wait $loop 2>/dev/null")
-	for _, tech := range group.Techniques {
-		if tech.Host != "" {
-			a.hostScript(tech, tech.Host).OK(t)
-		}
-	}
-	before = a.guarded()
-	box.do("attempt; after; sleep 0.3")
-	if !target.Naive {
-		o.Changes = append(o.Changes, a.guarded().Diff(before)...)
-	}
-	o.Trouble = append(o.Trouble, a.host("2")...)
 	box.end()
 
 	if !target.Naive && !group.Broken {
@@ -234,6 +247,48 @@ func Play(t *testing.T, target Target, group Group) Outcome {
 		a.showLog(box)
 	}
 	return o
+}
+
+// together plays all techniques before, during and after the host's commands.
+func (a *attack) together(box *box, o *Outcome) {
+	a.t.Helper()
+	box.do("hold")
+	a.quietly(box, "attempt", o)
+	box.do("during & loop=$!")
+	o.Trouble = append(o.Trouble, a.host(hostCommands, "1", "")...)
+	box.do("touch $GO; kill $loop; wait $loop 2>/dev/null")
+	for _, tech := range a.group.Techniques {
+		if tech.Host != "" {
+			a.hostScript(tech, tech.Host).OK(a.t)
+		}
+	}
+	a.quietly(box, "attempt; after; sleep 0.3", o)
+	o.Trouble = append(o.Trouble, a.host(hostCommands, "2", "prompt")...)
+}
+
+// oneByOne plays each technique by itself.
+func (a *attack) oneByOne(box *box, o *Outcome) {
+	a.t.Helper()
+	box.do("touch $GO")
+	for i, tech := range a.group.Techniques {
+		a.quietly(box, fmt.Sprintf("each 20 %02d.try", i), o)
+		for _, line := range a.host(shortCommands, strconv.Itoa(i), "") {
+			o.Trouble = append(o.Trouble, tech.Name+": "+line)
+		}
+	}
+}
+
+// quietly runs a command in the sandbox while the host does nothing: no guarded
+// byte may change.
+func (a *attack) quietly(box *box, command string, o *Outcome) {
+	a.t.Helper()
+	if a.target.Naive {
+		box.do(command)
+		return
+	}
+	before := a.guarded()
+	box.do(command)
+	o.Changes = append(o.Changes, a.guarded().Diff(before)...)
 }
 
 func (a *attack) prepare() {
@@ -274,7 +329,7 @@ func (a *attack) prepare() {
 		each() { limit=$1; shift; for f; do echo "== $f"; timeout "$limit" sh "/attack/$f" </dev/null 2>&1; done >>/tmp/attack.log; }
 		hold() { for f in %s; do sh "/attack/$f" </dev/null >>/tmp/attack.log 2>&1 & done; sleep 0.2; }
 		attempt() { each 20 %s; }
-		during() { while :; do attempt; sleep 0.05; done; }
+		during() { while :; do attempt; sleep 0.2; done; }
 		after() { each 20 %s; }
 	`, hold, try, after))
 	agent := filepath.Join(a.script, "agent")
@@ -307,16 +362,12 @@ func (a *attack) hostScript(tech Technique, script string) harness.Result {
 	return a.Sh(dir, a.variables(tech)+script)
 }
 
-// host is the developer's commands, and returns what troubled him.
-func (a *attack) host(round string) []string {
+// host runs commands of the developer's, and returns what troubled him.
+func (a *attack) host(commands, round, prompt string) []string {
 	a.t.Helper()
-	prompt := ""
-	if round == "2" {
-		prompt = "prompt"
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	r := harness.Do(a.Command(ctx, "/bin/sh", "-c", "cd \"$0\" || exit 3\n"+hostCommands, a.ws, round, filepath.Join(a.out, "host.log"), prompt))
+	r := harness.Do(a.Command(ctx, "/bin/sh", "-c", "cd \"$0\" || exit 3\n"+hostRun+commands, a.ws, round, filepath.Join(a.out, "host.log"), prompt))
 	if r.Code != 0 {
 		a.t.Errorf("the host's commands: exit %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}

@@ -20,7 +20,7 @@ func TestNames(t *testing.T) {
 		}
 		groups[g.Name] = true
 		for _, tech := range g.Techniques {
-			if seen[tech.Name] || strings.Trim(tech.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			if seen[tech.Name] || strings.Trim(tech.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
 				t.Errorf("%s: a name used twice, or odd", tech.Name)
 			}
 			seen[tech.Name] = true

@@ -158,28 +158,28 @@ func indexGroups() []Group {
 "); F=$($A blob .git "$(full)
 "); `
 	const publish = ` && cp mine-index .git/index.lock && mv .git/index.lock .git/index; `
-	one := func(name, try string, naive bool) Group {
-		return Group{Name: "index-" + name, Broken: true, Techniques: []Technique{{Name: "index-" + name, Try: blobs + try, Naive: naive}}}
+	one := func(name, try string, naive bool) Technique {
+		return Technique{Name: "index-" + name, Try: blobs + try, Naive: naive}
 	}
 	hooks := `100755:$H::.git/hooks/post-checkout 100755:$H::.git/hooks/post-index-change 100755:$H::.git/hooks/pre-commit`
-	groups := []Group{
+	crafted := []Technique{
 		one("hooks", `$A index mine-index 2 `+hooks+publish, true),
-		one("config", `$A index mine-index 3 100644:$F::.git/config 100644:$F::.git/config.worktree 100644:$F::.git/modules/x/config`+publish, false),
+		one("config", `$A index mine-index 3 100644:$F::.git/config 100644:$F::.git/config.worktree 100644:$F::.git/modules/x/config`+publish, true),
 		one("v4", `$A index mine-index 4 `+hooks+publish, true),
 		one("skip-worktree", `$A index mine-index 3 100755:$H:s:.git/hooks/post-checkout 100755:$H::.git/hooks/post-index-change`+publish, true),
-		one("spelling", `$A index mine-index 2 100755:$H::.GIT/hooks/post-checkout 100755:$H::git~1/hooks/post-checkout 100755:$H::x/.git/hooks/post-checkout 100644:$F::x/.git/config 100755:$H::./.git/hooks/post-checkout 100755:$H::.git//hooks/post-checkout`+publish, false),
-		one("outside", `$A index mine-index 2 100644:$F::../out/victim-index-outside 100644:$F::../../out/victim-index-outside 100644:$F::$V`+publish, false),
-		one("symlink", `L=$($A blob .git .git); $A index mine-index 2 120000:$L::link 100755:$H::link/hooks/post-checkout`+publish, false),
+		one("spelling", `$A index mine-index 2 100755:$H::.GIT/hooks/post-checkout 100755:$H::git~1/hooks/post-checkout 100755:$H::x/.git/hooks/post-checkout 100644:$F::x/.git/config 100755:$H::./.git/hooks/post-checkout 100755:$H::.git//hooks/post-checkout`+publish, true),
+		one("outside", `$A index mine-index 2 100644:$F::../out/victim-index-outside 100644:$F::../../out/victim-index-outside 100644:$F::$V`+publish, true),
+		one("through-link", `L=$($A blob .git .git); $A index mine-index 2 120000:$L::link 100755:$H::link/hooks/post-checkout`+publish, false),
 		one("nested", `M=$($A blob .git "ref: refs/heads/main
 "); $A index mine-index 2 100644:$M::d/HEAD 100644:$F::d/config 100644:$M::d/objects/x 100644:$M::d/refs/x 100644:$M::x/.git/HEAD 100644:$M::x/.git/objects/x 100644:$M::x/.git/refs/x 100644:$F::x/.git/config`+publish, false),
-		one("held", `mkdir -p .git; $A index mine-index 2 `+hooks+` && $A index mine-good 2 100644:$H::README`, false),
 		one("direct", `$A index .git/index 2 `+hooks, true),
 		one("mmap", `$A index mine-index 2 `+hooks+` && $A copyrange mine-index .git/index`, false),
-		one("split", `$A index mine-shared 2 `+hooks+`; id=$(tail -c 20 mine-shared | od -An -tx1 | tr -d ' \n')
+		one("split", `E=0000000000000001000000000000000000000000 # an empty bitmap
+			$A index mine-shared 2 `+hooks+`; id=$(tail -c 20 mine-shared | od -An -tx1 | tr -d ' \n')
 			cp mine-shared .git/tmp; mv .git/tmp .git/sharedindex.$id; cp mine-shared .git/sharedindex.$id
-			$A index mine-index 2 +link=$id`+publish, true),
+			$A index mine-index 2 +link=${id}$E$E`+publish, true),
 		one("extension", `$A index mine-index 2 +zzzz=00 +ABCD=00 +sdir= 040000:4b825dc642cb6eb9a060e54bf8d69288fbee4904::.git/hooks/ `+hooks+publish, false),
-		one("link", `$A index mine-index 2 `+hooks+`; rm -f .git/index.lock; ln mine-index .git/index.lock && mv .git/index.lock .git/index`, false),
+		one("link", `$A index mine-index 2 `+hooks+`; rm -f .git/index.lock; ln mine-index .git/index.lock && mv .git/index.lock .git/index`, true),
 		one("rename-in", `$A index mine-index 2 `+hooks+`; mv mine-index .git/index`, true),
 		one("fsmonitor", `$A index mine-index 2 +FSMN=0000000200 100644:$H::README`+publish, false),
 	}
@@ -221,9 +221,10 @@ committer A <a@example.test> 1 +0000
 
 y"); mkdir -p .git/refs/replace; echo $K >.git/refs/replace/$(cat .git/refs/heads/main)`,
 	}}
-	return append(groups,
-		Group{Name: "index-held-fd", Techniques: held, Broken: true, Reduced: true},
-		Group{Name: "index-alias", Techniques: alias, Broken: true},
-		Group{Name: "crafted-trees", Techniques: tree, Broken: true},
-	)
+	return []Group{
+		{Name: "index", Techniques: crafted, Broken: true, Reduced: true, Each: true},
+		{Name: "index-held-fd", Techniques: held, Broken: true, Reduced: true},
+		{Name: "index-alias", Techniques: alias, Broken: true},
+		{Name: "crafted-trees", Techniques: tree, Broken: true},
+	}
 }

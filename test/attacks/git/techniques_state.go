@@ -116,7 +116,7 @@ func linkGroups() []Group {
 	heads := []Technique{
 		{Name: "head-symlink", Try: `[ ! -e $GO ] || { rm -f .git/HEAD; ln -s "$V" .git/HEAD; ln -s "$V" mine-h; mv -fT mine-h .git/HEAD; }`, Check: `[ ! -L .git/HEAD ]`, Naive: true},
 		{Name: "head-symlink-ref", Try: `[ ! -e $GO ] || { ln -s refs/heads/other mine-hr; mv -fT mine-hr .git/HEAD; }`, Check: `[ ! -L .git/HEAD ]`},
-		{Name: "index-symlink", Try: `[ ! -e $GO ] || { ln -s "$V" mine-ix; mv -fT mine-ix .git/index; }`, Check: `[ ! -L .git/index ]`, Naive: true},
+		{Name: "link-index", Try: `[ ! -e $GO ] || { ln -s "$V" mine-ix; mv -fT mine-ix .git/index; }`, Check: `[ ! -L .git/index ]`, Naive: true},
 		{Name: "objects-symlink", Try: `[ ! -e $GO ] || { mv .git/objects .git/o2; ln -s ../mine-objects .git/objects; }`, Check: `[ ! -L .git/objects ]`, Naive: true},
 		{Name: "refs-symlink", Try: `[ ! -e $GO ] || { mv .git/refs .git/r2; ln -s ../mine-refs .git/refs; }`, Check: `[ ! -L .git/refs ]`, Naive: true},
 	}
@@ -125,7 +125,7 @@ func linkGroups() []Group {
 	return []Group{
 		linksGroup,
 		group("link-dirs", true, dirs),
-		group("link-heads", true, heads),
+		{Name: "link-heads", Techniques: heads, Broken: true, Each: true},
 		group("fifos", true, fifos(".git/MERGE_HEAD", ".git/MERGE_MODE", ".git/packed-refs", ".git/config.worktree", ".git/info/attributes", ".git/info/sparse-checkout",
 			".git/refs/heads/fifo", ".git/objects/info/alternates", ".git/objects/info/commit-graph", ".git/gc.pid", ".git/gc.log", ".git/shallow", ".git/ORIG_HEAD", ".git/commondir", ".git/logs/refs/stash", ".git/refs/stash",
 			".git/CHERRY_PICK_HEAD", ".git/MERGE_RR", ".git/BISECT_LOG", ".git/rebase-merge/head-name", ".git/sequencer/todo", ".git/info/grafts")),
@@ -133,7 +133,7 @@ func linkGroups() []Group {
 		// git opens these of the worktree.
 		group("fifo-worktree", true, fifos("src/.gitignore", "src/.gitattributes", ".gitmodules", "x/.git", ".mailmap")),
 		{Name: "special-files", Reduced: true, Techniques: []Technique{
-			{Name: "setuid", Try: `cp $A su; chmod 6755 su; $A write su2 -x x -- chmod su2; mkdir -p sg; chmod 2777 sg`, Check: `[ -z "$(find . -type f -perm /6000)" ]`, Naive: true},
+			{Name: "setuid", Try: `cp $A su; chmod 6755 su; $A write su2 -x x -- setuid su2; mkdir -p sg; chmod 2777 sg`, Check: `[ -z "$(find . -type f -perm /6000)" ]`, Naive: true},
 			{Name: "setuid-git", Try: `cp .git/HEAD .git/refs/heads/s; chmod 6777 .git/refs/heads/s .git/HEAD .git/config`, Check: `[ -z "$(find .git -perm /6000 -type f)" ]`},
 			{Name: "device", Try: `mknod null c 1 3; mknod .git/refs/heads/dev c 1 3; mknod sda b 8 0; mknod .git/config.worktree c 1 3`, Check: `[ -z "$(find . -type c -o -type b)" ]`},
 			{Name: "sockets", Try: `$A socket .git/refs/heads/sock -- socket .git/config.worktree -- socket .git/fsmonitor--daemon.ipc`, Check: `[ -z "$(find .git -type s)" ]`},

@@ -30,6 +30,11 @@ type Options struct {
 	First  uint64 // seed of the first program
 	Count  int
 	Repair int // programs after which the workspace is brought back to its start
+	// Moves lets the host move .git away and back. A guard may cut the sandbox off
+	// for good then, so that later programs attack less.
+	Moves bool
+	// Every looks after each op, slowly, and tells which it was.
+	Every bool
 }
 
 // Violation is a program that changed what it must not.
@@ -127,6 +132,16 @@ func (d *driver) run(program []Op) ([]string, error) {
 	for _, op := range program {
 		if op.Kind != "host" && op.Kind != "hostrace" {
 			pending = append(pending, op)
+			if !d.Every {
+				continue
+			}
+			if err := d.View.Do(pending); err != nil {
+				return nil, err
+			}
+			pending = nil
+			if changes, err := d.check(); err != nil || len(changes) > 0 {
+				return append(changes, "by: "+op.String()), err
+			}
 			continue
 		}
 		if err := d.View.Do(pending); err != nil {
@@ -140,6 +155,9 @@ func (d *driver) run(program []Op) ([]string, error) {
 			if err := d.View.Begin(*op.With); err != nil {
 				return nil, err
 			}
+		}
+		if !d.Moves && (op.Text == "away" || op.Text == "back") {
+			op.Text = "status"
 		}
 		err := d.act(op.Text)
 		if op.With != nil {

@@ -132,7 +132,7 @@ func TestHostAloneIsNoViolation(t *testing.T) {
 	dir := workspace(t)
 	m := NewMachine(filepath.Join(t.TempDir(), "nowhere"), nil)
 	defer m.Close()
-	err := Drive(t.Context(), Options{View: NewLocal(m), Workspace: dir, HostDo: NewHost(dir).Do, Count: 300, Repair: 50})
+	err := Drive(t.Context(), Options{View: NewLocal(m), Workspace: dir, HostDo: NewHost(dir).Do, Count: 300, Repair: 50, Moves: true})
 	if err != nil {
 		t.Error(err)
 	}

@@ -93,8 +93,11 @@ func (s Snapshot) gitDir(dir, rel string) error {
 				return s.index(path, rel)
 			}
 			return nil
-		case fi.IsDir() && freeTrees.MatchString(name):
+		// A directory where git wants a file, or the reverse, stops git but runs nothing.
+		case fi.IsDir() && (freeTrees.MatchString(name) || free.MatchString(name)):
 			return s.freeTree(path, rel)
+		case fi.Mode().IsRegular() && freeTrees.MatchString(name):
+			return nil
 		case fi.IsDir() && name == "info":
 			return s.info(path, rel)
 		case fi.IsDir() && name == "modules":
