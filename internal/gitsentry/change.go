@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -394,6 +395,9 @@ func (f *guard) fixed(dir *node, s spot, name string, st *unix.Statx_t) unix.Err
 		}
 		if sub := join(s.zone.sub, name); isDir && (s.zone.sub == "" || sub == "objects/info" || sub == "objects/pack" || sub == "refs/heads" || sub == "refs/tags") {
 			return unix.EBUSY
+		}
+		if !isDir && (s.zone.sub == "" || s.zone.sub == "worktrees/"+f.o.WorktreeName) && strings.EqualFold(name, "HEAD") {
+			return unix.EBUSY // without it this would be a directory like others
 		}
 		if isDir && s.zone.sub == "worktrees" {
 			return unix.EBUSY

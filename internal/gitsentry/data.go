@@ -7,6 +7,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/gitconf"
 )
 
 // zoneOfFile is the zone of the directory in which an open file is now.
@@ -138,6 +140,9 @@ func (f *guard) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadR
 	case n.dir:
 		return nil, fuse.EISDIR
 	}
+	if f.hasSuffix(n) {
+		return f.readConfig(n, in.Offset, len(buf))
+	}
 	if n.staged.Load() {
 		if data, ok := f.readStaged(n, in.Offset, len(buf)); ok {
 			return fuse.ReadResultData(data), fuse.OK
@@ -148,6 +153,31 @@ func (f *guard) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadR
 		return nil, status(err)
 	}
 	return &reading{h, int64(in.Offset), len(buf)}, fuse.OK //nolint:gosec // a file offset
+}
+
+// hasSuffix tells whether n is the config that says more in the sandbox.
+func (f *guard) hasSuffix(n *node) bool {
+	if f.o.ConfigSuffix == "" || f.gitDir == nil || n.dir || n.top != f.gitDir.top {
+		return false
+	}
+	f.nodes.mu.RLock()
+	defer f.nodes.mu.RUnlock()
+	return n.parent == f.gitDir && n.name == "config"
+}
+
+// readConfig reads the host's config and what follows it in the sandbox.
+func (f *guard) readConfig(n *node, off uint64, size int) (fuse.ReadResult, fuse.Status) {
+	h, err := f.openIO(n, false)
+	if err != nil {
+		return nil, status(err)
+	}
+	defer h.done()
+	data, s := (&reading{h, 0, gitconf.MaxFile}).Bytes(make([]byte, gitconf.MaxFile))
+	if !s.Ok() {
+		return nil, s
+	}
+	data = append(data, f.o.ConfigSuffix...)
+	return fuse.ReadResultData(data[min(off, uint64(len(data))):min(uint64(len(data)), off+uint64(size))]), fuse.OK //nolint:gosec // a buffer's length
 }
 
 const (

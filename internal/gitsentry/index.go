@@ -317,8 +317,12 @@ func (f *guard) readStaged(n *node, off uint64, size int) ([]byte, bool) {
 	return bytes.Clone(s.data[off:min(uint64(len(s.data)), off+uint64(size))]), true //nolint:gosec // a buffer's length
 }
 
-// stagedSize shows the size of what is being written.
-func (f *guard) stagedSize(n *node, a *fuse.Attr) {
+// shownSize shows the size of what is being written, or of what is shown at the
+// end of a config.
+func (f *guard) shownSize(n *node, a *fuse.Attr) {
+	if f.hasSuffix(n) {
+		a.Size += uint64(len(f.o.ConfigSuffix))
+	}
 	if !n.staged.Load() {
 		return
 	}

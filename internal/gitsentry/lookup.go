@@ -239,7 +239,7 @@ func (f *guard) fillEntry(n *node, s spot, name string, watched bool, st *unix.S
 	out.SetEntryTimeout(e)
 	out.SetAttrTimeout(a)
 	fillAttr(st, &out.Attr)
-	f.stagedSize(n, &out.Attr)
+	f.shownSize(n, &out.Attr)
 }
 
 func fillAttr(st *unix.Statx_t, a *fuse.Attr) {
@@ -350,7 +350,7 @@ func (f *guard) fillAttrOut(n *node, st *unix.Statx_t, out *fuse.AttrOut) {
 	}
 	n.at.Unlock()
 	fillAttr(st, &out.Attr)
-	f.stagedSize(n, &out.Attr)
+	f.shownSize(n, &out.Attr)
 	out.SetTimeout(time.Duration(n.keep.Load()))
 }
 

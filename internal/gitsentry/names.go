@@ -3,6 +3,8 @@ package gitsentry
 import (
 	"path"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lazaret-dev/lazaret/internal/gitsentry/dotgit"
 )
@@ -50,7 +52,7 @@ func gitRule(p string) class {
 		return refused
 	}
 	base := strings.TrimSuffix(p, ".lock")
-	if obeyed[base] || obeyed[strings.ToLower(base)] {
+	if obeyed[base] || obeyed[strings.TrimSuffix(strings.ToLower(p), ".lock")] {
 		return readOnly
 	}
 	top, rest, nested := strings.Cut(p, "/")
@@ -58,9 +60,9 @@ func gitRule(p string) class {
 		switch {
 		case gitFiles[base]:
 			return real
-		case p == "index" || strings.HasPrefix(p, "sharedindex.") || strings.HasPrefix(p, "sharedindex_"):
+		case p == "index" || strings.HasPrefix(p, "sharedindex."):
 			return index
-		case p == "index.lock" || strings.HasPrefix(p, "next-index-") || strings.HasPrefix(p, "index.stash."):
+		case p == "index.lock" || strings.HasPrefix(p, "sharedindex_") || strings.HasPrefix(p, "next-index-") || strings.HasPrefix(p, "index.stash."):
 			return real // becomes the index by a rename, which checks it
 		case strings.HasPrefix(p, "shallow_"): // git's own temporary name
 			return real
@@ -194,6 +196,24 @@ func branchRule(p, own, branch string) class {
 		return readOnly
 	}
 	return c
+}
+
+// plain is name as a file system may see it that ignores what is not visible, as
+// ext4 and f2fs do in folders that ignore case.
+func plain(name string) string {
+	ascii := true
+	for i := range len(name) {
+		ascii = ascii && name[i] < utf8.RuneSelf
+	}
+	if ascii {
+		return name
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) || r == 0xad {
+			return -1
+		}
+		return unicode.ToLower(unicode.ToUpper(r)) // also the long s and the kelvin sign
+	}, name)
 }
 
 // completes lists the names that make a directory look like a git directory.

@@ -47,7 +47,8 @@ type node struct {
 	path   *file  // O_PATH; may be nil
 	io     *file  // for reading, and for writing where canWrite; may be nil
 	write  bool
-	stale  *file // O_PATH of what has lost its last name here; kept until forgotten
+	okPath string // at which writing was allowed
+	stale  *file  // O_PATH of what has lost its last name here; kept until forgotten
 	last   stamp
 	born   time.Time // of its number, for the fairness of eviction
 	wd     int32     // inotify's; 0 for none
@@ -191,35 +192,42 @@ func (i identity) is(st *unix.Statx_t) bool {
 	return identityOf(i.place, i.class, st) == i
 }
 
-// openIO is a descriptor for reading, or also for writing, whose use the caller ends.
+// openIO is a descriptor for reading, or also for writing, whose use the caller
+// ends. Before each use for writing it makes sure that the host has not moved the
+// file to where git obeys it: whoever had it open before could change it there.
 func (f *guard) openIO(n *node, write bool) (*file, error) {
 	n.at.Lock()
 	defer n.at.Unlock()
-	if n.io != nil && (n.write || !write) {
-		f.fds.touch(n)
-		return n.io.use(), nil
-	}
-	mode := unix.O_RDONLY
-	if write {
-		mode = unix.O_RDWR
-	}
-	fd, err := f.openData(n, mode)
-	if write && errors.Is(err, unix.EACCES) {
-		fd, err = f.openData(n, unix.O_WRONLY)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if write && n.key.place == onHost {
-		// It may have been moved to where git would obey it.
-		if err := f.checkWritable(n, fd); err != nil {
-			_ = unix.Close(fd)
+	if n.io == nil || write && !n.write {
+		mode := unix.O_RDONLY
+		if write {
+			mode = unix.O_RDWR
+		}
+		fd, err := f.openData(n, mode)
+		if write && errors.Is(err, unix.EACCES) {
+			fd, err = f.openData(n, unix.O_WRONLY)
+		}
+		if err != nil {
 			return nil, err
 		}
+		n.io.done()
+		n.io, n.write = newFile(fd), write
+		f.fds.add(n)
+	} else {
+		f.fds.touch(n)
 	}
-	n.io.done()
-	n.io, n.write = newFile(fd), write
-	f.fds.add(n)
+	if write && n.key.place == onHost {
+		here, err := readlink(procFD + itoa(n.io.fd))
+		if err != nil {
+			return nil, err
+		}
+		if here != n.okPath {
+			if err := f.checkWritable(n, n.io.fd); err != nil {
+				return nil, err
+			}
+			n.okPath = here
+		}
+	}
 	return n.io.use(), nil
 }
 

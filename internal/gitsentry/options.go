@@ -36,11 +36,17 @@ type Options struct {
 	// Memory are directories relative to the workspace, there or not, whose
 	// changes stay in memory, as those of hooks.
 	Memory []string `json:"memory,omitempty"`
+	// Ways are paths relative to the workspace that lead to such places: they can
+	// be neither moved nor removed, nor become anything but directories.
+	Ways []string `json:"ways,omitempty"`
 	// GitDir is the common git directory that the workspace's .git file leads
 	// to, shown as GitDirName; "" for none. WorktreeName is the workspace's own
 	// name below GitDir/worktrees, "" for a submodule.
 	GitDir       string `json:"git_dir,omitempty"`
 	WorktreeName string `json:"worktree_name,omitempty"`
+	// ConfigSuffix is shown at the end of GitDir's config: where the working tree
+	// of a submodule is in the sandbox.
+	ConfigSuffix string `json:"config_suffix,omitempty"`
 	// Branch, for Git == "branch", is the only branch that may be written.
 	Branch string `json:"branch,omitempty"`
 }
@@ -61,7 +67,7 @@ func (o *Options) Validate() error {
 	default:
 		errs = append(errs, fmt.Errorf("git %q is not sentry, branch or off", o.Git))
 	}
-	for what, list := range map[string][]string{"mask": o.Masks, "read-only path": o.ReadOnly, "memory path": o.Memory} {
+	for what, list := range map[string][]string{"mask": o.Masks, "read-only path": o.ReadOnly, "memory path": o.Memory, "way": o.Ways} {
 		for _, p := range list {
 			if !filepath.IsLocal(p) || filepath.Clean(p) != p || p == "." {
 				errs = append(errs, fmt.Errorf("%s %q is not a clean path in the workspace", what, p))

@@ -136,6 +136,14 @@ func wouldShape(fd int, name string) bool {
 
 // judge says what becomes of name in a directory of the host.
 func (f *guard) judge(top *root, z zone, fd int, name string) class {
+	c := f.judgeName(top, z, fd, name)
+	if p := plain(name); c == real && p != name && f.judgeName(top, z, fd, p) != real {
+		return refused // some file system would take it for that
+	}
+	return c
+}
+
+func (f *guard) judgeName(top *root, z zone, fd int, name string) class {
 	switch z.kind {
 	case worktree:
 		rel := join(z.rel, name)
@@ -208,6 +216,11 @@ func (f *guard) protected(rel string) bool {
 // leads tells whether a path that is guarded by its name lies below rel: then rel
 // can be neither moved away nor be anything but a directory.
 func (f *guard) leads(rel string) bool {
+	for _, p := range f.o.Ways {
+		if under(p, rel) {
+			return true
+		}
+	}
 	for _, list := range [][]string{f.o.ReadOnly, f.o.Memory, f.o.Masks} {
 		for _, p := range list {
 			if under(p, rel) && len(p) > len(rel) {
