@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -40,9 +39,11 @@ func main() {
 
 func run() error {
 	var spec wire.StartSpec
-	dec := json.NewDecoder(io.LimitReader(os.Stdin, wire.MaxBody))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&spec); err != nil {
+	data, err := io.ReadAll(io.LimitReader(os.Stdin, wire.MaxBody))
+	if err == nil {
+		err = wire.Decode(data, &spec)
+	}
+	if err != nil {
 		return fmt.Errorf("read settings from standard input: %w (the runtime starts this program)", err)
 	}
 	if err := spec.Validate(); err != nil {
@@ -64,7 +65,7 @@ func run() error {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	err := coordinator.Run(ctx, spec, log)
+	err = coordinator.Run(ctx, spec, log)
 	if !spec.Domain.Ephemeral {
 		// An ephemeral domain's log went with its root.
 		err = errors.Join(err, out.Close())

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -898,6 +899,8 @@ func TestRefusedRequests(t *testing.T) {
 		{"attach of init", wire.PathAttach, wire.AttachRequest{Version: wire.Version, ContainerID: "nobody", PID: 1}, wire.CodeBadRequest},
 		{"another version", wire.PathRelease, wire.ReleaseRequest{Version: 99, ContainerID: "x"}, wire.CodeBadVersion},
 		{"an unknown field", wire.PathRelease, map[string]any{"version": 1, "container_id": "x", "extra": 1}, wire.CodeBadRequest},
+		{"a name twice", wire.PathRelease, json.RawMessage(`{"version":1,"container_id":"x","container_id":"y"}`), wire.CodeBadRequest},
+		{"a name in another case", wire.PathRelease, json.RawMessage(`{"version":1,"container_id":"x","Container_id":"y"}`), wire.CodeBadRequest},
 		{"another domain", wire.PathPrepare, other, wire.CodeDomainMismatch},
 		{"a state directory elsewhere", wire.PathPrepare, elsewhere, wire.CodeBadRequest},
 		{"an id with a slash", wire.PathPrepare, f.prepareRequest("../x"), wire.CodeBadRequest},

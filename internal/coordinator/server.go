@@ -127,13 +127,12 @@ func requestProcess(r *http.Request) (*process, error) {
 
 // decode reads one JSON object of the protocol's version, strictly.
 func decode(r *http.Request, v any, ver *int) error {
-	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, wire.MaxBody))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return &wire.Error{Code: wire.CodeBadRequest, Message: fmt.Sprintf("request body: %v", err)}
+	data, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, wire.MaxBody))
+	if err == nil {
+		err = wire.Decode(data, v)
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return &wire.Error{Code: wire.CodeBadRequest, Message: "request body: data after the object"}
+	if err != nil {
+		return &wire.Error{Code: wire.CodeBadRequest, Message: fmt.Sprintf("request body: %v", err)}
 	}
 	if *ver != wire.Version {
 		return &wire.Error{Code: wire.CodeBadVersion, Message: fmt.Sprintf("protocol version %d is not spoken here, only %d: reinstall Lazaret so that its programs are of one version, and end the domain's containers", *ver, wire.Version)}
