@@ -108,7 +108,6 @@ func rawEntry(version, hashLen, i int, e entry, last string) []byte {
 		common++
 	}
 	if e.strip > 0 {
-		common = len(last) - e.strip
 		return append(append(b, putVarint(e.strip)...), e.path+"\x00"...)
 	}
 	return append(append(b, putVarint(len(last)-common)...), e.path[common:]+"\x00"...)

@@ -26,11 +26,12 @@ func (p *parser) extensions() error {
 		if eoie >= 0 || len(b) < 8 {
 			return malformed("%d bytes behind the extensions", len(b))
 		}
-		size := uint64(binary.BigEndian.Uint32(b[4:]))
-		if size > uint64(len(b)-8) {
+		size := binary.BigEndian.Uint32(b[4:])
+		c := &cursor{b: b[8:]}
+		c.b = c.take(uint64(size))
+		if c.bad {
 			return malformed("extension %q is cut off", b[:4])
 		}
-		c := &cursor{b: b[8 : 8+size]}
 		name := string(b[:4])
 		known, err := p.extension(name, c, headers.Sum)
 		if err != nil {
@@ -49,7 +50,7 @@ func (p *parser) extensions() error {
 			eoie = at
 		}
 		_, _ = headers.Write(b[:8]) // never fails
-		at += 8 + int(size)         //nolint:gosec // not more than len(b)
+		at += 8 + int(size)
 	}
 
 	// git looks for EOIE at its place, not in the row of extensions, and reads

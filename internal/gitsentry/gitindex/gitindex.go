@@ -101,7 +101,7 @@ func (p *parser) parse() error {
 	if p.hashLen != sha1.Size && p.hashLen != sha256.Size {
 		return malformed("object names of %d bytes", p.hashLen)
 	}
-	if len(p.data) < headerLen+p.hashLen || len(p.data) > math.MaxUint32 {
+	if len(p.data) < headerLen+p.hashLen || uint64(len(p.data)) > math.MaxUint32 {
 		return malformed("size of %d bytes", len(p.data))
 	}
 	body, sum := p.data[:len(p.data)-p.hashLen], p.data[len(p.data)-p.hashLen:]
@@ -121,7 +121,7 @@ func (p *parser) parse() error {
 		}
 	}
 	count := binary.BigEndian.Uint32(body[8:])
-	if uint64(count)*uint64(p.fixedLen()) > uint64(len(body)) {
+	if int64(count)*int64(p.fixedLen()) > int64(len(body)) {
 		return malformed("%d entries in %d bytes", count, len(body))
 	}
 	p.count = int(count)
@@ -221,7 +221,7 @@ func (p *parser) entries() error {
 			}
 		}
 		if kept == 0 {
-			p.starts[i] = uint32(at) //nolint:gosec // data is not longer
+			p.starts[i] = uint32(at)
 		}
 		at += end
 

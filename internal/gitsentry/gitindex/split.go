@@ -16,7 +16,7 @@ func Base(data []byte, hashLen int) ([]byte, error) {
 		return nil, err
 	}
 	if p.link == nil || len(bytes.Trim(p.link.base, "\x00")) == 0 {
-		return nil, nil //nolint:nilnil // not split is not an error
+		return nil, nil
 	}
 	return p.link.base, nil
 }
