@@ -125,6 +125,14 @@ const hostRun = `
 		esac
 	}
 	export GIT_EDITOR=true GIT_MERGE_AUTOEDIT=no
+	[ -z "$prompt" ] || run bash -c '
+		. /usr/lib/git-core/git-sh-prompt 2>/dev/null
+		GIT_PS1_SHOWDIRTYSTATE=1 GIT_PS1_SHOWSTASHSTATE=1 GIT_PS1_SHOWUNTRACKEDFILES=1 GIT_PS1_SHOWUPSTREAM=auto
+		find . -type d -print0 | while IFS= read -r -d "" d; do
+			cd "$1/$d" 2>/dev/null || continue
+			git status --porcelain
+			case $d in ./.git/*) ;; *) __git_ps1 ;; esac
+		done' bash "$PWD"
 `
 
 // hostCommands are what the developer does every day, each with a time limit.
@@ -173,30 +181,28 @@ const hostCommands = `
 	run git worktree list
 	run git worktree prune
 	run git reset --hard
-	[ -z "$prompt" ] || run bash -c '
-		. /usr/lib/git-core/git-sh-prompt 2>/dev/null
-		GIT_PS1_SHOWDIRTYSTATE=1 GIT_PS1_SHOWSTASHSTATE=1 GIT_PS1_SHOWUNTRACKEDFILES=1 GIT_PS1_SHOWUPSTREAM=auto
-		find . -path "./.git/objects/[0-9a-f][0-9a-f]" -prune -o -type d -print0 | while IFS= read -r -d "" d; do
-			cd "$1/$d" 2>/dev/null || continue
-			git status --porcelain
-			case $d in ./.git/*) ;; *) __git_ps1 ;; esac
-		done' bash "$PWD"
 `
 
-// shortCommands follow each technique of a group that is played one by one. They
-// end with a sound index.
+// shortCommands are those that check most out.
 const shortCommands = `
 	run git status
 	run git checkout -- .
 	run git restore --staged --worktree .
 	run git diff
 	run git stash
+	run git stash pop
+	run git rebase --continue
 	run git add -A
 	run git commit -m "host $round"
 	run git checkout other
 	run git checkout -f main
 	run git fetch --all
 	run git gc
+`
+
+// resetCommands bring back a sound index and HEAD between techniques that are
+// played one by one.
+const resetCommands = `
 	[ ! -L .git/HEAD ] && [ ! -p .git/HEAD ] || { rm -f .git/HEAD; echo 'ref: refs/heads/main' >.git/HEAD; }
 	for d in objects refs; do [ ! -L .git/$d ] || { rm -f .git/$d; mv .git/?2 .git/$d; }; done
 	rm -rf .git/index .git/index.lock
@@ -236,6 +242,8 @@ func Play(t *testing.T, target Target, group Group) Outcome {
 		a.together(box, &o)
 	}
 	box.end()
+	// A file that the sandbox had open for writing can only now be executed.
+	o.Trouble = append(o.Trouble, a.host(hostCommands, "3", "prompt")...)
 
 	if !target.Naive && !group.Broken {
 		if r := a.Sh(a.ws, "timeout 30 git fsck --strict"); r.Code != 0 {
@@ -263,7 +271,7 @@ func (a *attack) together(box *box, o *Outcome) {
 		}
 	}
 	a.quietly(box, "attempt; after; sleep 0.3", o)
-	o.Trouble = append(o.Trouble, a.host(hostCommands, "2", "prompt")...)
+	o.Trouble = append(o.Trouble, a.host(shortCommands, "2", "")...)
 }
 
 // oneByOne plays each technique by itself.
@@ -272,7 +280,7 @@ func (a *attack) oneByOne(box *box, o *Outcome) {
 	box.do("touch $GO")
 	for i, tech := range a.group.Techniques {
 		a.quietly(box, fmt.Sprintf("each 20 %02d.try", i), o)
-		for _, line := range a.host(shortCommands, strconv.Itoa(i), "") {
+		for _, line := range a.host(shortCommands+resetCommands, strconv.Itoa(i), "") {
 			o.Trouble = append(o.Trouble, tech.Name+": "+line)
 		}
 	}

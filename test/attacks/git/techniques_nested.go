@@ -101,10 +101,10 @@ func bareGroups() []Group {
 		{Name: "bare-symlink-head", Try: `D=m5; mkdir -p $D; ` + steps["c"] + "; " + steps["o"] + "; " + steps["r"] + `; ln -s refs/heads/main m5/HEAD`, Naive: true},
 		{Name: "bare-symlinks", Try: `D=m6; mkdir -p $D mo mr; ` + steps["c"] + "; " + steps["h"] + `; ln -s ../mo m6/objects; ln -s ../mr m6/refs`, Naive: true},
 		{Name: "bare-exchange", Try: `D=m7; mkdir -p $D e7; ` + all + `; $A exchange m7 e7`, Naive: true},
-		{Name: "bare-commondir", Try: `D=m8; mkdir -p $D c8/objects c8/refs; full >c8/config; ` + steps["h"] + `; echo ../c8 >m8/commondir`, Naive: true},
-		{Name: "bare-commondir-first", Try: `D=m9; mkdir -p $D c9/objects c9/refs; full >c9/config; echo ../c9 >m9/commondir; ` + steps["h"], Naive: true},
+		{Name: "bare-commondir", Try: `D=m8; mkdir -p $D c8/objects c8/refs; D=c8; ` + config + `; D=m8; ` + steps["h"] + `; echo ../c8 >m8/commondir`, Naive: true},
+		{Name: "bare-commondir-first", Try: `D=m9; mkdir -p $D c9/objects c9/refs; D=c9; ` + config + `; D=m9; echo ../c9 >m9/commondir; ` + steps["h"], Naive: true},
 		{Name: "bare-held-head", Hold: `D=m10; mkdir -p $D; ` + config + `; ` + steps["o"] + "; " + steps["r"] + `; $A open m10/HEAD -s 1 -- barrier $GO -- fdwrite -s 1 -x 'ref: refs/heads/main
-'`, Naive: true},
+'`},
 		{Name: "bare-dir-moved", Try: `D=m11; mkdir -p $D/objects $D/refs; ` + config + `; $A opendir m11 -s 1 -- rename m11 docs-m11 -- atwrite HEAD -s 1 -x 'ref: refs/heads/main
 '`, Naive: true},
 		{Name: "bare-worktree-inside", Try: `D=m12; mkdir -p $D/worktree; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = "worktree"\n' >$D/config; cfg >>$D/config; ` +
@@ -113,8 +113,8 @@ func bareGroups() []Group {
 	var inside []Technique
 	for i, dir := range []string{"refs", "refs/heads", "logs", "objects", "objects/ab", "info", "lfs", "modules", "worktrees", "hooks", "branches"} {
 		inside = append(inside, Technique{
-			Name: "bare-in-" + strings.ReplaceAll(dir, "/", "-"), Naive: dir != "hooks",
-			Try: fmt.Sprintf(`D=.git/%s/e%d; mkdir -p $D; `, dir, i) + all,
+			Name: "bare-in-" + strings.ReplaceAll(dir, "/", "-"), Naive: dir != "hooks" && dir != "logs" && dir != "worktrees",
+			Try: fmt.Sprintf(`D=.git/%s/x%d; mkdir -p $D; `, dir, i) + all,
 		})
 	}
 	whole := []Technique{

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -123,7 +124,48 @@ func (d *driver) check() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(now.Diff(d.guarded)) == 0 {
+		return nil, nil
+	}
+	if moved := d.guarded.follow(now); len(now.Diff(moved)) == 0 {
+		d.guarded = moved
+		return nil, nil
+	}
 	return now.Diff(d.guarded), nil
+}
+
+// follow is the snapshot after the directories that hold nested repositories were
+// renamed as now has them: the worktree is the sandbox's to arrange. What was in a
+// git directory must still be there, all of it and nothing else.
+func (s Snapshot) follow(now Snapshot) Snapshot {
+	var gone, come []string
+	for key := range s {
+		if rel, ok := strings.CutPrefix(key, "name "); ok && rel != ".git" && now[key] != s[key] {
+			gone = append(gone, rel)
+		}
+	}
+	for key := range now {
+		if rel, ok := strings.CutPrefix(key, "name "); ok && rel != ".git" && s[key] != now[key] {
+			come = append(come, rel)
+		}
+	}
+	if len(gone) != len(come) || len(gone) > 2 {
+		return s
+	}
+	slices.Sort(gone)
+	slices.Sort(come)
+	for range 2 { // each of the two may have become each
+		pairs := map[string]string{}
+		for i, from := range gone {
+			pairs[from] = come[i]
+		}
+		out := s.moved(pairs)
+		if len(now.Diff(out)) == 0 {
+			return out
+		}
+		slices.Reverse(come)
+	}
+	return s
 }
 
 // run runs one program and looks before and after each act of the host's.
@@ -189,7 +231,7 @@ func (d *driver) act(kind string) error {
 		if wasAway {
 			from, to = to, from
 		}
-		d.guarded = d.guarded.moved(from, to)
+		d.guarded = d.guarded.moved(map[string]string{from: to})
 	}
 	for rel, text := range wrote {
 		key := "file " + rel
@@ -207,21 +249,23 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// moved is the snapshot after a git directory was renamed. Its own name is not
-// part of what was moved: whether .git is a name to guard depends on where it is.
-func (s Snapshot) moved(from, to string) Snapshot {
+// moved is the snapshot after git directories were renamed, from to to.
+func (s Snapshot) moved(pairs map[string]string) Snapshot {
 	out := Snapshot{}
 	for key, value := range s {
 		kind, rel, _ := strings.Cut(key, " ")
-		switch {
-		case rel == from && kind == "name":
-			continue
-		case strings.HasPrefix(rel, from+"/"):
-			rel = to + strings.TrimPrefix(rel, from)
+		for from, to := range pairs {
+			if rel == from || strings.HasPrefix(rel, from+"/") {
+				rel = to + strings.TrimPrefix(rel, from)
+				break
+			}
 		}
-		out[kind+" "+rel] = value
+		// The name of a .git that the host moved away is none to guard.
+		if kind != "name" || rel != away {
+			out[kind+" "+rel] = value
+		}
 	}
-	if to == ".git" {
+	if pairs[away] == ".git" {
 		out["name .git"] = os.ModeDir.String()
 	}
 	return out

@@ -325,3 +325,34 @@ func FuzzIndexPaths(f *testing.F) {
 	f.Add(data)
 	f.Fuzz(func(_ *testing.T, data []byte) { IndexPaths(data) })
 }
+
+// Directories that hold repositories may be renamed, what is in a repository not.
+func TestFollow(t *testing.T) {
+	for _, c := range []struct {
+		name, script string
+		harmless     bool
+	}{
+		{"nested repository renamed", "mv n d/n2", true},
+		{"submodule renamed", "mv m m2", true},
+		{"both exchanged", "mv n n2; mv m n; mv n2 m", true},
+		{"both away", "mv n d/e/n; mv m d/m", true},
+		{"renamed and changed", "mv n n2; echo >>n2/.git/config", false},
+		{"renamed and replaced", "mv n n2; mkdir -p n/.git", false},
+		{".git renamed", "mv n/.git n/g", false},
+		{"removed", "rm -rf n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := workspace(t)
+			before, err := Guarded(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := driver{Options: Options{Workspace: dir}, guarded: before}
+			sh(t, dir, c.script)
+			changes, err := d.check()
+			if err != nil || (len(changes) == 0) != c.harmless {
+				t.Errorf("%q, %v", changes, err)
+			}
+		})
+	}
+}

@@ -36,7 +36,7 @@ func kinds() []string {
 	return []string{
 		"mkdir", "mkdir", "mkdir", "write", "write", "write", "append", "overwrite", "truncate", "mmap", "fallocate", "copyrange", "unlink", "unlink",
 		"rmdir", "rename", "rename", "rename", "rename", "exchange", "exchange", "noreplace", "whiteout", "link", "link", "symlink", "symlink", "fifo", "char", "socket",
-		"chmod", "chown", "xattr", "tmpfile", "tmpfile", "index", "index", "open", "open", "openread", "openpath", "opendir", "opendir", "close",
+		"chmod", "xattr", "tmpfile", "tmpfile", "index", "index", "open", "open", "openread", "openpath", "opendir", "opendir", "close",
 		"fdwrite", "fdwrite", "fdtruncate", "fdreopen", "fdreopen", "fdlink", "fdlink", "pass", "pass", "atwrite", "atwrite", "atmkdir", "atrename", "atrenamein",
 		"atunlink", "atproc", "race", "race", "host", "host", "hostrace",
 	}

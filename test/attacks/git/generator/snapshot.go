@@ -146,7 +146,7 @@ func (s Snapshot) worktrees(dir, rel string) error {
 // info is all guarded but what dumb servers and git's own commands write.
 func (s Snapshot) info(dir, rel string) error {
 	return each(dir, rel, func(path, rel string, fi fs.FileInfo) error {
-		if fi.Mode().IsRegular() && strings.HasPrefix(fi.Name(), "refs") {
+		if strings.HasPrefix(fi.Name(), "refs") && (fi.IsDir() || fi.Mode().IsRegular()) {
 			return nil
 		}
 		return s.all(path, rel, fi)
