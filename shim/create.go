@@ -100,6 +100,9 @@ func (s *shim) create() error {
 	if err := s.bringPIDFile(stateDir); err != nil {
 		return err
 	}
+	if n := s.unknownTerminal(r.doc.Env()); n != "" {
+		r.warnings = append(r.warnings, n)
+	}
 	start, err := s.startSpec(r.anchor, r.cfg.General.ControlDir, r.cfg.General.LogLevel)
 	if err != nil {
 		return err
@@ -419,7 +422,7 @@ func (r *request) workspace() (string, error) {
 		}
 	}
 	asked := r.annotation(workspaceAnnotation)
-	if asked == "" && mounted == "" {
+	if asked == "" && (mounted == "" || anonymousVolume(mounted)) {
 		return "", nil
 	}
 	if asked == "" {
@@ -436,6 +439,15 @@ func (r *request) workspace() (string, error) {
 		return "", fmt.Errorf("annotation %s names %q but %s is mounted from %q: make them the same or leave one out", workspaceAnnotation, asked, spec.WorkspacePath, mounted)
 	}
 	return ws, nil
+}
+
+// anonymousVolume tells whether an engine made a directory for this container
+// alone, as podman and docker do for an image's VOLUME:
+// <storage>/volumes/<64 digits>/_data. It is nobody's project.
+func anonymousVolume(source string) bool {
+	dir, data := filepath.Split(source)
+	dir, name := filepath.Split(strings.TrimSuffix(dir, "/"))
+	return data == "_data" && len(name) == 64 && strings.Trim(name, "0123456789abcdef") == "" && filepath.Base(dir) == "volumes"
 }
 
 // enforceable refuses what the profile asks for and this version cannot give,
@@ -764,15 +776,32 @@ func (s *shim) prepare(start wire.StartSpec, req wire.PrepareRequest) (wire.Prep
 	return res, err
 }
 
-// installTerminfo offers the host's description of the terminal. A terminal
-// that the host does not know either is no reason not to start.
-func (s *shim) installTerminfo(env []string, runDir string) {
+// unknownTerminal says that the host has no description of the terminal either,
+// which is no reason not to start; else "".
+func (s *shim) unknownTerminal(env []string) string {
+	term := terminalType(env)
+	if term == "" {
+		return ""
+	}
+	if _, err := terminfo.Find(term, os.Getenv, s.env.Home); err != nil {
+		return fmt.Sprintf("terminal type %q: %v; programs in the sandbox fall back to what the image knows", term, err)
+	}
+	return ""
+}
+
+func terminalType(env []string) string {
 	term := ""
 	for _, e := range env {
 		if v, ok := strings.CutPrefix(e, "TERM="); ok {
 			term = v
 		}
 	}
+	return term
+}
+
+// installTerminfo offers the host's description of the terminal, if it has one.
+func (s *shim) installTerminfo(env []string, runDir string) {
+	term := terminalType(env)
 	dir := filepath.Join(runDir, "terminfo")
 	for _, t := range []string{term, fallbackTerm} {
 		if t == "" {
@@ -781,8 +810,8 @@ func (s *shim) installTerminfo(env []string, runDir string) {
 		if _, err := os.Lstat(filepath.Join(dir, t[:1], t)); err == nil && !strings.Contains(t, "/") {
 			continue
 		}
-		if err := terminfo.Install(dir, t, os.Getenv, s.env.Home); err != nil && t == term {
-			_, _ = fmt.Fprintf(s.stderr, "%s: terminal type %q: %s; programs in the sandbox fall back to what the image knows\n", program, oneLine(t), oneLine(err.Error()))
+		if err := terminfo.Install(dir, t, os.Getenv, s.env.Home); err != nil && t == term && !errors.Is(err, terminfo.ErrNotFound) {
+			_, _ = fmt.Fprintf(s.stderr, "%s: terminal type %q: %s\n", program, oneLine(t), oneLine(err.Error()))
 		}
 	}
 }

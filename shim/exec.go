@@ -63,6 +63,9 @@ func (s *shim) execVerb() error {
 		return err
 	}
 	if terminal {
+		if n := s.unknownTerminal(env); n != "" {
+			_, _ = fmt.Fprintf(s.stderr, "%s: %s\n", program, oneLine(n))
+		}
 		s.installTerminfo(env, st.RunDir) // which exists while there is a coordinator
 	}
 	return s.exec(lowRuntime{path: st.Runsc}, s.missingFlags(st.RunscFlags)...)

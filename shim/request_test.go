@@ -49,8 +49,10 @@ func TestWhichWorkspace(t *testing.T) {
 		t.Fatal(err)
 	}
 	ws, other := filepath.Join(dir, "ws"), filepath.Join(dir, "other")
-	for _, d := range []string{ws, other} {
-		if err := os.Mkdir(d, 0o700); err != nil {
+	volumes := filepath.Join(dir, "storage/volumes")
+	anonymous, named := filepath.Join(volumes, strings.Repeat("0123456789abcdef", 4), "_data"), filepath.Join(volumes, "mine/_data")
+	for _, d := range []string{ws, other, anonymous + "/sub", named} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,6 +92,14 @@ func TestWhichWorkspace(t *testing.T) {
 			s.Annotations = map[string]string{workspaceAnnotation: other}
 			s.Mounts = []specs.Mount{bind(ws, "/workspace")}
 		}, false, "", "make them the same"},
+		{"an anonymous volume of podman's", func(s *specs.Spec) { s.Mounts = []specs.Mount{bind(anonymous, "/workspace")} }, false, "", ""},
+		{"a volume with a name", func(s *specs.Spec) { s.Mounts = []specs.Mount{bind(named, "/workspace")} }, false, named, ""},
+		{"below an anonymous volume", func(s *specs.Spec) { s.Mounts = []specs.Mount{bind(anonymous+"/sub", "/workspace")} }, false, anonymous + "/sub", ""},
+		{"an anonymous volume, but another workspace by annotation", func(s *specs.Spec) {
+			s.Annotations = map[string]string{workspaceAnnotation: ws}
+			s.Mounts = []specs.Mount{bind(anonymous, "/workspace")}
+		}, false, "", "make them the same"},
+		{"an anonymous volume by annotation", func(s *specs.Spec) { s.Annotations = map[string]string{workspaceAnnotation: anonymous} }, false, anonymous, ""},
 		{"annotation is relative", func(s *specs.Spec) { s.Annotations = map[string]string{workspaceAnnotation: "ws"} }, false, "", "not an absolute path"},
 		{"annotation of the image", func(s *specs.Spec) { s.Annotations = map[string]string{workspaceAnnotation: "/"} }, true, "", ""},
 		{"the source is a file", func(s *specs.Spec) { s.Mounts = []specs.Mount{bind("/etc/passwd", "/workspace")} }, false, "", "not a directory"},

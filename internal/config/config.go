@@ -62,7 +62,7 @@ type General struct {
 
 // Runtime is [runtime].
 type Runtime struct {
-	Sandbox  string // program that runs the Agent Sandbox: a name for PATH, or an absolute path
+	Sandbox  string // program that runs the Agent Sandbox: a name for fixedpath.Look, or an absolute path
 	Sidecar  string // likewise for the Network Sidecar
 	Platform string // runsc's --platform, "" = runsc's own choice
 	Args     []string
@@ -501,7 +501,7 @@ func finish(o Options, set *settings, entries []Layer) (*Config, error) {
 	return c, nil
 }
 
-// program expands "~"; a bare name stays for PATH.
+// program expands "~"; a bare name stays for fixedpath.Look.
 func (c *Config) program(key string) string {
 	s := get[string](c.set, key)
 	if rest, ok := strings.CutPrefix(s, "~/"); ok && c.home != "" {

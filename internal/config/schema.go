@@ -213,7 +213,8 @@ func profileName(s string) (string, error) {
 	return s, nil
 }
 
-// program accepts what exec looks up on PATH, or an absolute path.
+// program accepts a name, which is looked for in fixed directories, or an absolute
+// path.
 func program(home string) func(string) (string, error) {
 	return checked(func(s string) error {
 		if strings.ContainsAny(s, "/~") {

@@ -74,6 +74,10 @@ func TestEphemeralDomain(t *testing.T) {
 		if got := h.Podman("exec", "one", "sh", "-c", "test ! -e /workspace && echo $LAZARET_DOMAIN").OK(t); got != domains[0].Anchor.Hash && got != domains[1].Anchor.Hash {
 			t.Errorf("domain %q", got)
 		}
+		// An image's VOLUME /workspace: podman makes a volume for the container.
+		if got := h.Podman("run", "--rm", "--runtime=lazaret", "-v", "/workspace", harness.Busybox, "sh", "-c", "echo x >/workspace/f && cat /workspace/f").OK(t); got != "x" {
+			t.Errorf("an anonymous volume: %q", got)
+		}
 		h.Podman("restart", "-t", "5", "one").OK(t)
 		h.Podman("exec", "one", "true").OK(t)
 		h.Podman("rm", "-f", "-t", "0", "one", "two").OK(t)
