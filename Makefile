@@ -29,7 +29,7 @@ BIN        = bin$(if $(filter-out $(HOST_ARCH),$(GOARCH)),/$(GOARCH))
 FUZZTIME ?= 60s
 # Two packages of end-to-end tests at a time; each runs two tests at a time. Those
 # that load the machine by themselves come alone, at the end.
-E2E_PKGS ?= $$($(GO) list ./test/e2e/... | grep -v /chaos) ./test/runtimetools
+E2E_PKGS ?= $$($(GO) list ./test/e2e/... ./test/attacks/... | grep -v /chaos) ./test/runtimetools
 E2E_LAST ?= ./test/e2e/chaos
 E2E_RUN  ?= .
 
