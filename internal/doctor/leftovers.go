@@ -38,7 +38,7 @@ const halfMade = time.Minute
 func Leftovers(d LeftoverDirs) []Check {
 	domains, domainsErr := readDomains(d.Root + d.Data)
 	control, live := d.control(domains)
-	return []Check{control, d.containers(), d.domains(domains, domainsErr, live)}
+	return []Check{control, d.runDirs(live), d.containers(), d.domains(domains, domainsErr, live)}
 }
 
 // readDomains maps the hash of each Domain Root to its record; a root without a
@@ -144,6 +144,53 @@ func free(path string) bool {
 	defer func() { _ = unix.Close(fd) }() // lets go of the lock too
 	// A starter that meets this lock of a moment waits and tries again.
 	return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) == nil
+}
+
+// runDirs looks for domains that are in use by what a coordinator made on memory,
+// but have none that answers.
+func (d LeftoverDirs) runDirs(live map[string]bool) Check {
+	const name = "coordinators"
+	dir := filepath.Join(d.Root+d.Runtime, "domains")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return warn(name, "ls -la "+dir, "%v", err)
+	}
+	users := d.users()
+	var orphans, dead []string
+	for _, e := range entries {
+		hash := e.Name()
+		lock := filepath.Join(d.Root+d.Control, "lazaret_coord_"+hash+".lock")
+		if _, err := os.Lstat(lock); !domain.ValidHash(hash) || live[hash] || err == nil && !free(lock) {
+			continue // its own coordinator lives or is being started
+		}
+		if users[hash] > 0 {
+			orphans = append(orphans, hash)
+		} else {
+			dead = append(dead, filepath.Join(dir, hash))
+		}
+	}
+	switch {
+	case len(orphans) > 0:
+		return warn(name, "podman run --rm --runtime=lazaret IMAGE true", "%s: their sandboxes run, but their coordinator was killed; the next start of any sandbox replaces it", strings.Join(orphans, ", "))
+	case len(dead) > 0:
+		return warn(name, "rm -r "+strings.Join(dead, " "), "%s: left by a coordinator that was killed; the next start of any sandbox removes it", strings.Join(dead, ", "))
+	}
+	return ok(name, "%d domains in use, none without one", len(entries))
+}
+
+// users counts the living containers of each domain.
+func (d LeftoverDirs) users() map[string]int {
+	ids, err := containerstate.List(d.Root + d.Runtime)
+	if err != nil {
+		return nil // the check of the containers tells
+	}
+	users := map[string]int{}
+	for _, id := range ids {
+		if lease, err := containerstate.ReadLease(containerstate.Dir(d.Root+d.Runtime, id)); err == nil && lease.Alive() {
+			users[lease.Domain]++
+		}
+	}
+	return users
 }
 
 func (d LeftoverDirs) containers() Check {

@@ -148,6 +148,46 @@ func TestControlFiles(t *testing.T) {
 	})
 }
 
+func TestRunDirectories(t *testing.T) {
+	d := place(t)
+	run := d.Root + d.Runtime + "/domains/" + hash
+	d.mustBe(t, "coordinators", OK, "0 domains")
+	if err := os.MkdirAll(run, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if c := d.mustBe(t, "coordinators", Warn, "the next start"); c.Fix != "rm -r "+run {
+		t.Errorf("fix %q", c.Fix)
+	}
+	start, err := containerstate.StartTime(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := containerstate.Dir(d.Root+d.Runtime, "c1")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lease := containerstate.Lease{Version: containerstate.Version, Domain: hash, Attached: true, PID: os.Getpid(), StartTime: start}
+	if err := containerstate.WriteLease(dir, lease); err != nil {
+		t.Fatal(err)
+	}
+	if c := d.mustBe(t, "coordinators", Warn, hash+": their sandboxes run"); strings.Contains(c.Fix, "rm -r") {
+		t.Errorf("fix %q would take the sandbox's things away", c.Fix)
+	}
+	lock, err := os.Create(d.Root + "/c/lazaret_coord_" + hash + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	d.mustBe(t, "coordinators", OK, "none without one") // somebody starts it
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	listen(t, d.Root+"/c/lazaret_coord_"+hash+".sock")
+	d.mustBe(t, "coordinators", OK, "1 domains in use")
+}
+
 func TestContainers(t *testing.T) {
 	lease := func(t *testing.T, d LeftoverDirs, id string, pid int, start uint64) string {
 		t.Helper()
