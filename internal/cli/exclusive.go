@@ -131,7 +131,7 @@ func inUserNamespace(c *cli.Context) error {
 // passOn lets a program of the developer's have the terminal, and its exit
 // status be ours. Signals of the terminal reach it by itself.
 func passOn(c *cli.Context, program string, args []string, dir string, env []string) error {
-	cmd := exec.CommandContext(context.WithoutCancel(c.Context), program, args...)
+	cmd := exec.CommandContext(context.WithoutCancel(c.Context), program, args...) //nolint:gosec // the user's own words, back to him
 	cmd.Dir, cmd.Env = dir, env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.App.Reader, c.App.Writer, c.App.ErrWriter
 	cmd.WaitDelay = time.Second

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lazaret-dev/lazaret/internal/atomicfile"
 	"github.com/lazaret-dev/lazaret/internal/hostgit"
 )
 
@@ -177,7 +178,10 @@ func (b *Branch) Rebase(ctx context.Context) (changed bool, err error) {
 		return false, fmt.Errorf("rebase: nothing was changed: %w", err)
 	}
 	after, _, err := b.p.tip(ctx, b.Name())
-	return after != before, err
+	if err != nil || after == before {
+		return false, err
+	}
+	return true, b.p.large(ctx, b.agent)
 }
 
 func unfinishedRebase(admin string) bool {
@@ -224,6 +228,9 @@ func (b *Branch) Include(ctx context.Context) (n int, err error) {
 	if _, err := b.agent.Output(ctx, "reset", "--mixed", "--quiet"); err != nil {
 		return 0, err
 	}
+	if err := b.p.large(ctx, b.agent); err != nil {
+		return 0, err
+	}
 	return b.agent.Changes(ctx)
 }
 
@@ -248,7 +255,7 @@ func (b *Branch) snapshot(ctx context.Context) (string, error) {
 	}
 	// A copy of the index spares reading every file again.
 	if data, err := os.ReadFile(filepath.Join(b.p.gitDir, "index")); err == nil {
-		if err := os.WriteFile(filepath.Join(dir, "index"), data, 0o600); err != nil { //nolint:forbidigo // in a directory of its own
+		if err := atomicfile.Write(filepath.Join(dir, "index"), data, 0o600, false); err != nil {
 			return "", err
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {

@@ -348,14 +348,7 @@ func (p *preparation) add(ctx context.Context, exists bool) error {
 
 // content looks after what a commit holds only by reference.
 func (p *preparation) content(ctx context.Context, agent *hostgit.Repo) error {
-	// Status 1: no attribute names it.
-	if _, err := agent.Output(ctx, "grep", "--cached", "-q", "-F", "filter=lfs", "--", ":(glob)**/.gitattributes"); err == nil {
-		if !p.git.HasLFS() {
-			p.keep("git-lfs is not installed on the host: the agent's large files are pointers")
-		} else if _, err := agent.Output(ctx, "lfs", "checkout"); err != nil {
-			p.keep("git lfs checkout failed, so that large files may be pointers: %.300s", err)
-		}
-	} else if code := hostgit.Code(err); code != 1 {
+	if err := p.large(ctx, agent); err != nil {
 		return err
 	}
 	if out, err := agent.Line(ctx, "ls-files", "--stage", "--", ".gitmodules"); err == nil && out != "" {
@@ -363,6 +356,41 @@ func (p *preparation) content(ctx context.Context, agent *hostgit.Repo) error {
 	}
 	if on, err := agent.Line(ctx, "config", "--bool", "core.sparseCheckout"); err == nil && on == "true" {
 		p.keep("the agent's worktree is as sparse as the host's")
+	}
+	return nil
+}
+
+// large fills in the content of git-lfs's files, as far as the host has it: the
+// network is not asked, as .lfsconfig is the agent's to write.
+func (p *preparation) large(ctx context.Context, agent *hostgit.Repo) error {
+	// Status 1: no attribute names it.
+	if _, err := agent.Output(ctx, "grep", "--cached", "-q", "-F", "filter=lfs", "--", ":(glob)**/.gitattributes"); err != nil {
+		if hostgit.Code(err) == 1 {
+			return nil
+		}
+		return err
+	}
+	if !p.git.HasLFS() {
+		p.keep("git-lfs is not installed on the host: the agent's large files are pointers")
+		return nil
+	}
+	_, err := agent.Output(ctx, "lfs", "checkout")
+	var listed []byte
+	if err == nil {
+		listed, err = agent.Output(ctx, "lfs", "ls-files", "--long")
+	}
+	if err != nil {
+		p.keep("git lfs checkout failed, so that large files may be pointers: %.300s", err)
+		return nil
+	}
+	missing := 0
+	for line := range strings.Lines(string(listed)) { // <hash> *|- <path>
+		if f := strings.Fields(line); len(f) > 2 && f[1] == "-" {
+			missing++
+		}
+	}
+	if missing > 0 {
+		p.keep("large files that are pointers in the agent's worktree, as the host lacks their content: %d; git lfs fetch on the host gets it", missing)
 	}
 	return nil
 }

@@ -149,6 +149,9 @@ func (p *preparation) deleted(ctx context.Context, agent *hostgit.Repo, last str
 	if _, err := agent.Output(ctx, "reset", "--keep", "--quiet", p.head); err != nil {
 		return err
 	}
+	if err := p.large(ctx, agent); err != nil {
+		return err
+	}
 	p.note("the branch was deleted on the host: it begins anew from %.12s; it was at %.12s", p.head, last)
 	p.rec.Base = p.head
 	return p.rec.write(p.o.Domain.Root)
@@ -170,6 +173,9 @@ func (p *preparation) moved(ctx context.Context, agent *hostgit.Repo, from, to s
 		}
 	}
 	if _, err := agent.Output(ctx, "update-ref", "-m", "lazaret: follow the host", "--create-reflog", "HEAD", to, to); err != nil {
+		return err
+	}
+	if err := p.large(ctx, agent); err != nil {
 		return err
 	}
 	p.note("the branch was moved on the host from %.12s to %.12s", from, to)

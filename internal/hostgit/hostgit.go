@@ -200,8 +200,8 @@ func lfsCommand(value string) bool {
 	return false
 }
 
-// Limit of a call that has no deadline of its own.
-const Limit = 2 * time.Minute
+// Limit of one call: a checkout of a large repository takes its time.
+const Limit = 10 * time.Minute
 
 // Output runs git and returns what it wrote. A status other than 0 is an *Error.
 func (r *Repo) Output(ctx context.Context, args ...string) ([]byte, error) {
