@@ -28,8 +28,10 @@ const (
 	profileAnnotation   = "dev.lazaret.profile"
 	workspaceAnnotation = "dev.lazaret.workspace"
 
-	// callTimeout bounds one request to a coordinator that answers.
-	callTimeout = 10 * time.Second
+	// callTimeout bounds one request to a coordinator that answers, prepareTimeout
+	// one for which it may have to start a guard, after another's start that failed.
+	callTimeout    = 10 * time.Second
+	prepareTimeout = 30 * time.Second
 	// hookTimeout ends a hook of ours that hangs, in seconds.
 	hookTimeout = 15
 	// fallbackTerm is offered beside the terminal's own type.
@@ -53,7 +55,6 @@ type request struct {
 	low      lowRuntime
 	flags    []string // global flags for runsc beside the caller's
 	loopback bool     // the prestart hook sets it up: runsc takes the interfaces of a namespace that it makes
-	masks    []string // paths in the container
 	notes    []string // what this version does not guard: lazaret status tells
 	warnings []string // what this container asked for and does not get: said on stderr too
 }
@@ -76,18 +77,9 @@ func (s *shim) create() error {
 	if err := s.enforceable(r); err != nil {
 		return err
 	}
-	stubs, err := s.planMasks(r)
+	guard, err := s.planGuard(r)
 	if err != nil {
 		return err
-	}
-	readOnly, err := planReadOnly(r)
-	if err != nil {
-		return err
-	}
-	if len(stubs)+len(readOnly) > 0 {
-		if err := r.reachable(); err != nil {
-			return err
-		}
 	}
 	root, err := s.runscRoot()
 	if err != nil {
@@ -107,12 +99,23 @@ func (s *shim) create() error {
 	if err != nil {
 		return err
 	}
-	res, err := s.prepare(start, wire.PrepareRequest{
+	req := wire.PrepareRequest{
 		Version: wire.Version, Domain: r.anchor, ContainerID: r.id,
-		PIDFile: s.cmd.PIDFile, StateDir: stateDir, Stubs: stubs, Notes: slices.Concat(r.warnings, r.notes),
-	})
+		PIDFile: s.cmd.PIDFile, StateDir: stateDir, Notes: slices.Concat(r.warnings, r.notes),
+	}
+	workspace := ""
+	if r.anchor.Workspace != "" {
+		req.Git, req.Masks, req.ReadOnly = r.profile.Git, guard.masks, guard.readOnly
+	}
+	res, err := s.prepare(start, req)
 	if err != nil {
 		return err
+	}
+	if r.anchor.Workspace != "" {
+		if err := visible(res.GuardDir); err != nil {
+			return err
+		}
+		workspace = filepath.Join(res.GuardDir, guardedName)
 	}
 	s.installTerminfo(r.doc.Env(), res.RunDir)
 	hook, err := layout.Helper("lazaret-hook")
@@ -128,14 +131,14 @@ func (s *shim) create() error {
 		hookEnv = append(hookEnv, "LAZARET_LOOPBACK=1")
 	}
 	plan := spec.Plan{
-		ContainerID: r.id, Profile: r.profile.Name, DomainHash: r.anchor.Hash, Workspace: r.anchor.Workspace,
+		ContainerID: r.id, Profile: r.profile.Name, DomainHash: r.anchor.Hash,
+		Workspace: workspace, Sources: guard.through(res.GuardDir), Binds: bindsOf(res.Binds),
 		Env:    []string{"LAZARET_RUNTIME=" + shortVersion()},
 		RunDir: res.RunDir, ClientPath: client,
 		TerminfoDir: spec.RunPath + "/terminfo",
 		HookPath:    hook, HookArgs: []string{r.anchor.Hash}, HookEnv: hookEnv,
 		HookTimeoutSeconds: hookTimeout,
-		Masks:              r.masks,
-		ReadOnlyPaths:      readOnly,
+		Masks:              guard.covered,
 		IsolatedNetwork:    r.profile.Network.Mode == "none",
 		DropAnnotations:    r.drop,
 	}
@@ -389,7 +392,7 @@ func (r *request) checkFiles() error {
 	case err == nil && !fi.IsDir():
 		return fmt.Errorf("root file system of the bundle: %s is not a directory", root)
 	}
-	for _, m := range r.doc.Mounts() {
+	for _, m := range r.doc.AskedMounts() {
 		if !isBind(m) {
 			if m.Type == "overlay" { // such as podman's :O
 				return fmt.Errorf("mount at %s: runsc has no mounts of type overlay and would leave it out without a word: mount a copy, or read-only", m.Destination)
@@ -413,8 +416,8 @@ func missing(err error) bool {
 // workspace is the canonical host path of the Agent Workspace, "" for none.
 func (r *request) workspace() (string, error) {
 	mounted := ""
-	for _, m := range r.doc.Mounts() {
-		if path.Clean(m.Destination) == spec.WorkspacePath {
+	for _, m := range r.doc.AskedMounts() {
+		if path.Clean(m.Destination) == spec.WorkspacePath && !spec.IsOwn(m) {
 			mounted = "" // a later mount covers an earlier one
 			if isBind(m) {
 				mounted = r.inBundle(m.Source)
@@ -472,14 +475,8 @@ func (s *shim) enforceable(r *request) error {
 	}
 	fresh := func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace && n.Path == "" }
 	r.loopback = p.Network.Mode != "none" && len(networks) == 0 && slices.ContainsFunc(r.doc.Namespaces(), fresh)
-	gitSet := r.cfg.Origin("profiles."+p.Name+".git").File != ""
-	if gitSet && p.Git != "off" {
-		return fmt.Errorf(`profile %q asks for git = %q, which this version cannot guard yet: set git = "off" for a read-only .git, or leave the key out`, p.Name, p.Git)
-	}
-	if !gitSet && r.anchor.Workspace != "" {
-		if _, err := os.Lstat(filepath.Join(r.anchor.Workspace, ".git")); err == nil {
-			r.notes = append(r.notes, `.git is not guarded: this version has no Git Sentry yet; set git = "off" for a read-only .git`)
-		}
+	if p.Git == "branch" && r.anchor.Workspace != "" {
+		return fmt.Errorf(`profile %q asks for git = "branch", which this version cannot do yet: set "sentry", or "off" for a read-only .git`, p.Name)
 	}
 	r.noteUnused()
 	probe := r.low.probe(s.env)
@@ -580,137 +577,6 @@ func (s *shim) ignoreCgroups() bool {
 	return s.env.Rootless || s.cmd.CgroupManager == "disabled"
 }
 
-// planMasks turns the profile's masks into paths of the container, and says
-// which directories of the workspace must be made for them.
-func (s *shim) planMasks(r *request) (stubs []string, err error) {
-	if r.anchor.Workspace == "" {
-		return nil, nil
-	}
-	if rel, err := filepath.Rel(r.anchor.Workspace, r.cfg.General.DataRoot); err == nil && filepath.IsLocal(rel) {
-		// A broad workspace: the domains' own files are not the agent's.
-		r.masks = append(r.masks, path.Join(spec.WorkspacePath, rel))
-	}
-	writable := workspaceWritable(r.doc)
-	for _, m := range r.profile.Masks {
-		m = inWorkspace(m) // else runsc would leave its mount point behind
-		if path.IsAbs(m) {
-			r.masks = append(r.masks, m)
-			continue
-		}
-		if !filepath.IsLocal(m) {
-			return nil, fmt.Errorf("mask %q of profile %q leads out of the workspace", m, r.profile.Name)
-		}
-		fi, err := os.Lstat(filepath.Join(r.anchor.Workspace, m))
-		switch {
-		case err == nil && !fi.IsDir():
-			return nil, fmt.Errorf("mask %s: it is no directory in the workspace (%s), so it cannot be covered: replace it, or take it out of the masks of profile %q", m, fi.Mode().Type(), r.profile.Name)
-		case errors.Is(err, fs.ErrNotExist) && !writable:
-			continue // nobody in the sandbox can make it
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("mask %s: %w", m, err)
-		}
-		// Asked for also where it exists: it can vanish until runsc mounts.
-		stubs = append(stubs, m)
-		r.masks = append(r.masks, path.Join(spec.WorkspacePath, m))
-	}
-	return stubs, nil
-}
-
-func workspaceWritable(doc *spec.Document) bool {
-	writable := true // the plan mounts it read-write where nobody else does
-	for _, m := range doc.Mounts() {
-		if path.Clean(m.Destination) == spec.WorkspacePath {
-			writable = !slices.Contains(m.Options, "ro") && !slices.Contains(m.Options, "rro")
-		}
-	}
-	return writable
-}
-
-// planReadOnly lists the paths of the workspace that the sandbox may only read.
-// No step of a path may be a symbolic link: what is bound is found on the host,
-// where a link made by the agent of an earlier session could lead to any file.
-func planReadOnly(r *request) (out []spec.ReadOnlyPath, err error) {
-	ws := r.anchor.Workspace
-	if ws == "" {
-		return nil, nil
-	}
-	add := func(rel string) error {
-		switch found, err := plainBeneath(ws, rel); {
-		case err != nil:
-			return fmt.Errorf("%s of the workspace cannot be made read-only: %w", rel, err)
-		case found:
-			out = append(out, spec.ReadOnlyPath{Source: filepath.Join(ws, rel), Destination: path.Join(spec.WorkspacePath, rel)})
-		case slices.Contains(r.profile.ReadOnly, rel):
-			r.notes = append(r.notes, "read_only: "+rel+" is not there, so the sandbox can make it")
-		}
-		return nil
-	}
-	// What decides over the agent: the workspace's own file, and in a broad
-	// workspace the user's configuration and the trust store.
-	for _, p := range r.cfg.GuardedPaths() {
-		if rel, err := filepath.Rel(ws, p); err == nil && filepath.IsLocal(rel) {
-			if err := add(rel); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if r.profile.Git == "off" {
-		if err := add(".git"); err != nil {
-			return nil, err
-		}
-	}
-	for _, p := range r.profile.ReadOnly {
-		rel := inWorkspace(p)
-		if !filepath.IsLocal(rel) {
-			return nil, fmt.Errorf("read_only %q of profile %q: this version makes only paths of the workspace read-only: take it out, or mount it with podman run --volume …:ro", p, r.profile.Name)
-		}
-		if err := add(rel); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// inWorkspace is a profile's path relative to the workspace, where it leads
-// there.
-func inWorkspace(p string) string {
-	if rel, ok := strings.CutPrefix(path.Clean(p), spec.WorkspacePath+"/"); ok {
-		return rel
-	}
-	return p
-}
-
-// plainBeneath tells whether rel is a directory or plain file below dir, to
-// which no symbolic link leads (openat2(2)).
-func plainBeneath(dir, rel string) (found bool, err error) {
-	d, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false, fmt.Errorf("open %s: %w", dir, err)
-	}
-	defer func() { _ = unix.Close(d) }() // O_PATH has nothing to lose
-	fd, err := unix.Openat2(d, rel, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		return false, nil
-	case errors.Is(err, unix.ELOOP):
-		return false, errors.New("a symbolic link leads there: put the file or directory itself there")
-	case err != nil:
-		return false, err
-	}
-	defer func() { _ = unix.Close(fd) }() // O_PATH has nothing to lose
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return false, err
-	}
-	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFDIR && kind != unix.S_IFREG {
-		return false, errors.New("it is neither a directory nor a plain file: replace it")
-	}
-	return true, nil
-}
-
 // bringPIDFile makes sure that runsc writes its sandbox's pid somewhere: the
 // coordinator reads it there when no hook has told it.
 func (s *shim) bringPIDFile(stateDir string) error {
@@ -734,7 +600,7 @@ func (s *shim) startSpec(a domain.Anchor, controlDir, logLevel string) (wire.Sta
 	}
 	return wire.StartSpec{
 		Version: wire.Version, Domain: a, ControlDir: controlDir, LogLevel: logLevel,
-		RuntimeDir: s.env.RuntimeDir, ClientPath: client, RealUID: s.env.UID,
+		RuntimeDir: s.env.RuntimeDir, ClientPath: client, RealUID: s.env.UID, Home: s.env.Home,
 	}, nil
 }
 
@@ -768,7 +634,7 @@ func coordinated(start wire.StartSpec, f func(*wire.Conn) error) error {
 func (s *shim) prepare(start wire.StartSpec, req wire.PrepareRequest) (wire.PrepareResponse, error) {
 	var res wire.PrepareResponse
 	err := coordinated(start, func(c *wire.Conn) error {
-		if err := c.Call(wire.PathPrepare, req, &res, callTimeout); err != nil {
+		if err := c.Call(wire.PathPrepare, req, &res, prepareTimeout); err != nil {
 			return err
 		}
 		return c.Close()

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -194,140 +195,174 @@ func TestNetworkThatCannotBeEnforced(t *testing.T) {
 	}
 }
 
-func TestPlanMasks(t *testing.T) {
-	ws := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(ws, ".idea"), 0o700); err != nil {
-		t.Fatal(err)
+func TestPlanGuard(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	ws := filepath.Join(dir, "ws")
+	for _, d := range []string{ws + "/sub/.git", ws + "/home/.local/share", dir + "/elsewhere"} {
+		must(t, os.MkdirAll(d, 0o700))
 	}
-	if err := os.Symlink("/etc", filepath.Join(ws, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(ws, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	must(t, os.WriteFile(ws+"/file", nil, 0o600))
+	for name, target := range map[string]string{"link": "sub", "out": dir + "/elsewhere", "filelink": "file"} {
+		must(t, os.Symlink(target, filepath.Join(ws, name)))
 	}
 	tests := []struct {
-		name         string
-		masks        []string
-		readOnly     bool
-		stubs, paths []string
-		fails        string
+		name            string
+		masks, readOnly []string
+		dataRoot        string
+		wantMasks       []string
+		wantReadOnly    []string
+		wantCovered     []string
+		fails           string
 	}{
-		{"present and absent", []string{".vscode", ".idea"}, false, []string{".vscode", ".idea"}, []string{"/workspace/.vscode", "/workspace/.idea"}, ""},
-		{"absent in a read-only workspace", []string{".vscode", ".idea"}, true, []string{".idea"}, []string{"/workspace/.idea"}, ""},
-		{"absolute in the container", []string{"/opt/x"}, false, nil, []string{"/opt/x"}, ""},
-		{"a symbolic link", []string{"link"}, false, nil, nil, "cannot be covered"},
-		{"a file", []string{"file"}, false, nil, nil, "cannot be covered"},
-		{"out of the workspace", []string{"../x"}, false, nil, nil, "leads out"},
+		{name: "nothing"},
+		{name: "names and paths, there or not", masks: []string{".vscode", "sub/x/"}, wantMasks: []string{".vscode", "sub/x"}},
+		{name: "a file", masks: []string{"file"}, wantMasks: []string{"file"}},
+		{name: "a name that is a link", masks: []string{"link"}, wantMasks: []string{"link"}},
+		{name: "as the sandbox sees it", masks: []string{"/workspace/sub"}, readOnly: []string{"/workspace/sub/"}, wantMasks: []string{"sub"}, wantReadOnly: []string{"sub"}},
+		{name: "elsewhere in the sandbox", masks: []string{"/opt/x"}, wantCovered: []string{"/opt/x"}},
+		{name: "a mask out of the workspace", masks: []string{"../x"}, fails: "leads out"},
+		{name: "the workspace as a mask", masks: []string{"."}, fails: "leads out"},
+		{name: "a mask behind a link", masks: []string{"link/x"}, fails: "symbolic link"},
+		{name: "read-only, not there", readOnly: []string{"no/such"}, wantReadOnly: []string{"no/such"}},
+		{name: "read-only behind a link", readOnly: []string{"out/key"}, fails: "symbolic link"},
+		{name: "a read-only link", readOnly: []string{"filelink"}, fails: "symbolic link"},
+		{name: "read-only out of the workspace", readOnly: []string{"../elsewhere"}, fails: "only paths of the workspace"},
+		{name: "read-only elsewhere", readOnly: []string{"/etc"}, fails: "only paths of the workspace"},
+		{name: "the domains' own files in a broad workspace", dataRoot: ws + "/home/.local/share/lazaret", wantMasks: []string{"home/.local/share/lazaret"}},
+		{name: "the same behind a link", dataRoot: ws + "/link/lazaret", wantMasks: []string{"sub/lazaret"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			options := []string{}
-			if tt.readOnly {
-				options = append(options, "ro")
+			if tt.dataRoot == "" {
+				tt.dataRoot = "/var/lib/elsewhere"
 			}
 			r := &request{
-				doc:     document(t, func(s *specs.Spec) { s.Mounts = []specs.Mount{bind(ws, "/workspace", options...)} }),
-				cfg:     &config.Config{General: config.General{DataRoot: "/var/lib/elsewhere"}},
-				profile: &config.Profile{Name: "p", Masks: tt.masks}, anchor: domain.New("p", ws, "/data"),
+				bundle: dir, cfg: &config.Config{General: config.General{DataRoot: tt.dataRoot}},
+				doc:     document(t, func(s *specs.Spec) { s.Root.Path = "/usr"; s.Mounts = []specs.Mount{bind(ws, "/workspace")} }),
+				profile: &config.Profile{Name: "p", Masks: tt.masks, ReadOnly: tt.readOnly}, anchor: domain.New("p", ws, "/data"),
 			}
-			stubs, err := (&shim{}).planMasks(r)
+			got, err := (&shim{}).planGuard(r)
 			if tt.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fails) {
-					t.Errorf("got %v", err)
+					t.Errorf("got %+v, %v", got, err)
 				}
 				return
 			}
-			if err != nil || !slices.Equal(stubs, tt.stubs) || !slices.Equal(r.masks, tt.paths) {
-				t.Errorf("stubs %q, masks %q, %v", stubs, r.masks, err)
+			if err != nil || !slices.Equal(got.masks, tt.wantMasks) || !slices.Equal(got.readOnly, tt.wantReadOnly) || !slices.Equal(got.covered, tt.wantCovered) {
+				t.Errorf("got %+v, %v", got, err)
 			}
 		})
 	}
-	t.Run("the domains' own files in a broad workspace", func(t *testing.T) {
+	t.Run("without a workspace", func(t *testing.T) {
 		r := &request{
-			doc:     document(t, func(s *specs.Spec) { s.Mounts = []specs.Mount{bind(ws, "/workspace")} }),
-			cfg:     &config.Config{General: config.General{DataRoot: filepath.Join(ws, ".local/share/lazaret")}},
-			profile: &config.Profile{Name: "p"}, anchor: domain.New("p", ws, "/data"),
+			bundle: dir, cfg: &config.Config{}, doc: document(t, func(*specs.Spec) {}),
+			profile: &config.Profile{Name: "p", Masks: []string{".vscode", "/opt/x"}}, anchor: domain.Ephemeral("p", "c", "/data"),
 		}
-		if _, err := (&shim{}).planMasks(r); err != nil || !slices.Equal(r.masks, []string{"/workspace/.local/share/lazaret"}) {
-			t.Errorf("masks %q, %v", r.masks, err)
+		got, err := (&shim{}).planGuard(r)
+		if err != nil || len(got.masks) > 0 || !slices.Equal(got.covered, []string{"/opt/x"}) {
+			t.Errorf("got %+v, %v", got, err)
 		}
 	})
 }
 
-// A link in the workspace is the agent's: what is bound read-only must never be
-// found through one.
-func TestPlanReadOnly(t *testing.T) {
-	dir := t.TempDir()
-	ws, secret := filepath.Join(dir, "ws"), filepath.Join(dir, "secret")
-	for _, d := range []string{filepath.Join(ws, "sub"), filepath.Join(ws, ".git"), secret} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			t.Fatal(err)
+// Every way to the workspace leads through the guard, or is refused.
+func TestWorkspaceSources(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	ws, alias := filepath.Join(dir, "up/ws"), filepath.Join(dir, "alias")
+	for _, d := range []string{ws + "/sub/deep", dir + "/other", dir + "/up/ws2", alias} {
+		must(t, os.MkdirAll(d, 0o700))
+	}
+	must(t, os.WriteFile(ws+"/file", nil, 0o600))
+	must(t, os.Symlink(ws, dir+"/link"))
+	must(t, os.Symlink(ws+"/sub", dir+"/sublink"))
+	must(t, os.Symlink(dir+"/other", ws+"/outlink"))
+	mounted := false
+	if os.Getuid() == 0 {
+		if err := unix.Mount(ws, alias, "", unix.MS_BIND, ""); err == nil {
+			mounted = true
+			t.Cleanup(func() { must(t, unix.Unmount(alias, unix.MNT_DETACH)) })
 		}
 	}
-	for _, f := range []string{filepath.Join(ws, "sub/file"), filepath.Join(secret, "key")} {
-		if err := os.WriteFile(f, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, target := range map[string]string{"link": secret, "file": filepath.Join(secret, "key"), "inner": "sub"} {
-		if err := os.Symlink(target, filepath.Join(ws, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := unix.Mkfifo(filepath.Join(ws, "fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	broad := func(p *config.Profile) { p.AllowBroadWorkspace = true }
 	tests := []struct {
-		name  string
-		paths []string
-		git   string
-		want  []string // destinations
-		notes int
-		fails string
+		name   string
+		mounts []specs.Mount
+		root   string
+		change func(*config.Profile)
+		alias  bool
+		want   map[string]string
+		fails  string
 	}{
-		{"nothing", nil, "sentry", nil, 0, ""},
-		{"file and directory", []string{"sub/file", "sub"}, "sentry", []string{"/workspace/sub/file", "/workspace/sub"}, 0, ""},
-		{"written as the sandbox sees it", []string{"/workspace/sub/"}, "sentry", []string{"/workspace/sub"}, 0, ""},
-		{"git is off", nil, "off", []string{"/workspace/.git"}, 0, ""},
-		{"not there", []string{"no"}, "sentry", nil, 1, ""},
-		{"a link to a file of the host", []string{"file"}, "sentry", nil, 0, "symbolic link"},
-		{"a file behind a link out of the workspace", []string{"link/key"}, "sentry", nil, 0, "symbolic link"},
-		{"a file behind a link within the workspace", []string{"inner/file"}, "sentry", nil, 0, "symbolic link"},
-		{"a FIFO", []string{"fifo"}, "sentry", nil, 0, "neither"},
-		{"out of the workspace", []string{"../secret/key"}, "sentry", nil, 0, "only paths of the workspace"},
-		{"elsewhere in the sandbox", []string{"/etc"}, "sentry", nil, 0, "only paths of the workspace"},
+		{name: "the workspace", mounts: []specs.Mount{bind(ws, "/workspace")}, want: map[string]string{ws: "."}},
+		{name: "by a link, and relative", mounts: []specs.Mount{bind(dir+"/link", "/workspace"), bind("up/ws/", "/x")}, want: map[string]string{dir + "/link": ".", "up/ws/": "."}},
+		{name: "what lies in it", mounts: []specs.Mount{bind(ws+"/sub/deep", "/x", "ro"), bind(dir+"/sublink/deep", "/y"), bind(ws+"/file", "/z")}, want: map[string]string{ws + "/sub/deep": "sub/deep", dir + "/sublink/deep": "sub/deep", ws + "/file": "file"}},
+		{name: "what only seems to lie in it", mounts: []specs.Mount{bind(ws+"/outlink", "/x"), bind(dir+"/up/ws2", "/y")}, want: map[string]string{}},
+		{name: "the host's other mount of it", alias: true, mounts: []specs.Mount{bind(alias, "/x"), bind(alias+"/sub", "/y")}, want: map[string]string{alias: ".", alias + "/sub": "sub"}},
+		{name: "no bind", mounts: []specs.Mount{{Type: "tmpfs", Source: ws, Destination: "/x"}}, want: map[string]string{}},
+		{name: "what holds it", mounts: []specs.Mount{bind(dir+"/up", "/x")}, fails: "way around its guard"},
+		{name: "the host", mounts: []specs.Mount{bind("/", "/x")}, fails: "way around its guard"},
+		{name: "the host, read-only", mounts: []specs.Mount{bind("/", "/x", "ro")}, fails: "way around its guard"},
+		{name: "the host, read-only, allowed", mounts: []specs.Mount{bind("/", "/x", "ro")}, change: broad, want: map[string]string{}},
+		{name: "the host, writable, however broad", mounts: []specs.Mount{bind("/", "/x")}, change: broad, fails: "way around its guard"},
+		{name: "a source that is gone", mounts: []specs.Mount{bind(dir+"/no", "/x")}, fails: "no such file"},
+		{name: "a root file system in it", root: ws + "/sub", fails: "keep them apart"},
+		{name: "a root file system that holds it", root: dir, fails: "keep them apart"},
+		{name: "the same, allowed", root: ws + "/sub", change: broad, want: map[string]string{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &request{
-				cfg: &config.Config{}, profile: &config.Profile{Name: "p", ReadOnly: tt.paths, Git: tt.git},
-				anchor: domain.New("p", ws, "/data"),
+			if tt.alias && !mounted {
+				t.Skip("needs to mount")
 			}
-			got, err := planReadOnly(r)
+			r := &request{
+				bundle: dir, profile: &config.Profile{Name: "p"}, anchor: domain.New("p", ws, "/data"),
+				doc: document(t, func(s *specs.Spec) {
+					s.Root.Path, s.Mounts = "/usr", tt.mounts
+					if tt.root != "" {
+						s.Root.Path = tt.root
+					}
+				}),
+			}
+			if tt.change != nil {
+				tt.change(r.profile)
+			}
+			got, err := r.workspaceSources()
 			if tt.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fails) {
 					t.Errorf("got %v, %v", got, err)
 				}
 				return
 			}
-			var destinations []string
-			for _, p := range got {
-				destinations = append(destinations, p.Destination)
-			}
-			if err != nil || !slices.Equal(destinations, tt.want) || len(r.notes) != tt.notes {
-				t.Errorf("got %q, notes %q, %v", destinations, r.notes, err)
+			if err != nil || !maps.Equal(got, tt.want) {
+				t.Errorf("got %v, %v; want %v", got, err, tt.want)
 			}
 		})
 	}
-	if err := os.Rename(filepath.Join(ws, ".git"), filepath.Join(ws, "g")); err != nil {
-		t.Fatal(err)
+	t.Run("a broad workspace with the engine's files in it", func(t *testing.T) {
+		r := &request{
+			bundle: ws + "/sub", profile: &config.Profile{Name: "p", AllowBroadWorkspace: true}, anchor: domain.New("p", ws, "/data"),
+			doc: document(t, func(s *specs.Spec) {
+				s.Root.Path, s.Mounts = "/usr", []specs.Mount{bind(ws+"/sub/deep", "/etc/hosts"), bind(ws, "/workspace")}
+			}),
+		}
+		if got, err := r.workspaceSources(); err != nil || !maps.Equal(got, map[string]string{ws: "."}) {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+}
+
+func TestGuardThatIsNotMountedHere(t *testing.T) {
+	if err := visible(t.TempDir()); err == nil || !strings.Contains(err.Error(), "mount namespace") {
+		t.Errorf("got %v", err)
 	}
-	if err := os.Symlink("g", filepath.Join(ws, ".git")); err != nil {
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
-	}
-	r := &request{cfg: &config.Config{}, profile: &config.Profile{Name: "p", Git: "off"}, anchor: domain.New("p", ws, "/data")}
-	if got, err := planReadOnly(r); err == nil {
-		t.Errorf(".git as a link was accepted: %v", got)
 	}
 }
 

@@ -45,7 +45,8 @@ type Document struct {
 type (
 	mount struct {
 		specs.Mount
-		raw json.RawMessage
+		given string // the engine's source, where a rewrite put another in its place
+		raw   json.RawMessage
 	}
 	hook struct {
 		specs.Hook
@@ -111,9 +112,15 @@ func parse(data []byte) (*Document, error) {
 		}
 	}
 	if d.mounts, err = parseList(d.top.get("mounts"), "mounts", func(raw json.RawMessage, v specs.Mount) mount {
-		return mount{v, raw}
+		return mount{Mount: v, raw: raw}
 	}); err != nil {
 		return nil, err
+	}
+	for i := range d.mounts {
+		m := &d.mounts[i]
+		if m.given, err = givenSource(m.raw); err != nil {
+			return nil, fmt.Errorf("mounts[%d]: %w", i, err)
+		}
 	}
 	if err := d.parseHooks(); err != nil {
 		return nil, err
@@ -299,6 +306,64 @@ func (d *Document) Mounts() []specs.Mount {
 	return all
 }
 
+// AskedMounts is Mounts with the sources that the engine named: what an earlier
+// rewrite replaced them by may be gone.
+func (d *Document) AskedMounts() []specs.Mount {
+	all := d.Mounts()
+	for i, m := range d.mounts {
+		all[i].Source = m.source()
+	}
+	return all
+}
+
+// source is what the engine named.
+func (m mount) source() string {
+	if m.given != "" {
+		return m.given
+	}
+	return m.Source
+}
+
+// givenMember of a mount keeps the engine's source where Plan.Sources replaced
+// it. Runtimes skip members that they do not know.
+const givenMember = "lazaretSource"
+
+func givenSource(raw json.RawMessage) (given string, err error) {
+	if !bytes.Contains(raw, []byte(givenMember)) {
+		return "", nil
+	}
+	o, err := parseObject(raw, "the mount", []string{givenMember})
+	if err != nil {
+		return "", err
+	}
+	return given, decode(o.get(givenMember), givenMember, &given)
+}
+
+// from is the mount with another source, "" for the engine's own.
+func (m mount) from(source string) (mount, error) {
+	given := m.source()
+	if source == "" {
+		source = given
+	}
+	if source == m.Source {
+		return m, nil
+	}
+	o, err := parseObject(m.raw, "the mount", nil)
+	if err != nil {
+		return mount{}, err
+	}
+	o.set("source", encode(source))
+	if m.Source = source; source == given {
+		m.given = ""
+		o.remove(givenMember)
+	} else {
+		m.given = given
+		o.set(givenMember, encode(given))
+	}
+	m.raw = o.bytes()
+	return m, nil
+}
+
 // RootPath is root.path: absolute, or relative to the bundle.
 func (d *Document) RootPath() string { return d.rootfs.Path }
 
@@ -429,6 +494,6 @@ func (d *Document) dropAnnotation(name string) {
 
 func newVariable(text string) variable { return variable{text, encode(text)} }
 
-func newMount(m specs.Mount) mount { return mount{m, encode(m)} }
+func newMount(m specs.Mount) mount { return mount{Mount: m, raw: encode(m)} }
 
 func newHook(h specs.Hook) hook { return hook{h, encode(h)} }

@@ -153,7 +153,7 @@ func newView(d *Document, bundle string) *view {
 		return nil
 	}
 	v.mounts["/"] = fd
-	for _, m := range d.Mounts() {
+	for _, m := range d.AskedMounts() {
 		dest := path.Clean("/" + m.Destination)
 		at, _, err := v.resolve(dest, true)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

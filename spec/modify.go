@@ -36,10 +36,12 @@ func Modifiers(p Plan) []Modifier {
 		modifier{"network", p.network},
 		modifier{"earlier mounts", dropOwnMounts},
 		modifier{"reserved paths", p.refuseReserved},
+		modifier{"sources", p.sources},
 		modifier{"workspace", p.workspace},
-		modifier{"read-only paths", p.readOnly},
+		modifier{"mounts", p.binds(false)},
 		modifier{"masks", p.masks},
 		modifier{"run directory", p.runDir},
+		modifier{"mounts in it", p.binds(true)},
 		modifier{"hooks", p.hooks},
 	}
 }
@@ -59,8 +61,8 @@ func ownBind() []string { return []string{"bind", "rbind", "ro", "nosuid", "node
 // insists on writing its settings.
 func maskOptions() []string { return []string{"nosuid", "nodev", "noexec", "mode=0755", "size=1m"} }
 
-// ownWorkspace are the options of the workspace where the user mounted none.
-func ownWorkspace() []string { return []string{"bind", "rbind", "rw", "nosuid", "nodev"} }
+// ownWritable are those of what the sandbox may write.
+func ownWritable() []string { return []string{"bind", "rbind", "rw", "nosuid", "nodev"} }
 
 // IsOwn tells whether a mount is one that a rewrite made; the next one replaces it.
 func IsOwn(m specs.Mount) bool { return isOwn(m) }
@@ -70,8 +72,7 @@ func isOwn(m specs.Mount) bool {
 	case "tmpfs":
 		return m.Source == maskSource
 	case "bind":
-		return slices.Equal(m.Options, ownBind()) ||
-			m.Destination == WorkspacePath && slices.Equal(m.Options, ownWorkspace())
+		return slices.Equal(m.Options, ownBind()) || slices.Equal(m.Options, ownWritable())
 	}
 	return false
 }
@@ -231,6 +232,26 @@ func (p Plan) refuseReserved(d *Document) error {
 	return nil
 }
 
+// sources also gives mounts that an earlier rewrite changed their own back.
+func (p Plan) sources(d *Document) error {
+	mounts := slices.Clone(d.mounts)
+	changed := false
+	for i, m := range mounts {
+		if !isBind(m.Mount) {
+			continue
+		}
+		var err error
+		if mounts[i], err = m.from(p.Sources[m.source()]); err != nil {
+			return err
+		}
+		changed = changed || mounts[i].Source != m.Source
+	}
+	if changed {
+		d.setMounts(mounts)
+	}
+	return nil
+}
+
 func (p Plan) workspace(d *Document) error {
 	if p.Workspace == "" || slices.ContainsFunc(d.mounts, func(m mount) bool {
 		return destination(m.Destination) == WorkspacePath
@@ -238,16 +259,26 @@ func (p Plan) workspace(d *Document) error {
 		return nil
 	}
 	d.addMount(specs.Mount{
-		Destination: WorkspacePath, Type: "bind", Source: p.Workspace, Options: ownWorkspace(),
+		Destination: WorkspacePath, Type: "bind", Source: p.Workspace, Options: ownWritable(),
 	})
 	return nil
 }
 
-func (p Plan) readOnly(d *Document) error {
-	for _, b := range p.ReadOnlyPaths {
-		d.addMount(specs.Mount{Destination: b.Destination, Type: "bind", Source: b.Source, Options: ownBind()})
+// binds mounts what lies in /run/lazaret, or the rest.
+func (p Plan) binds(inRun bool) func(*Document) error {
+	return func(d *Document) error {
+		for _, b := range p.Binds {
+			if under(b.Destination, RunPath) != inRun {
+				continue
+			}
+			options := ownWritable()
+			if b.ReadOnly {
+				options = ownBind()
+			}
+			d.addMount(specs.Mount{Destination: b.Destination, Type: "bind", Source: b.Source, Options: options})
+		}
+		return nil
 	}
-	return nil
 }
 
 func (p Plan) masks(d *Document) error {
@@ -257,8 +288,8 @@ func (p Plan) masks(d *Document) error {
 	return nil
 }
 
-// runDir comes last of all mounts: nothing of the user or the image can then lie
-// over it, under whatever name.
+// runDir comes after all other mounts, but for those in it: nothing of the user
+// or the image can then lie over it, under whatever name.
 func (p Plan) runDir(d *Document) error {
 	if p.RunDir == "" {
 		return nil

@@ -33,6 +33,9 @@ type Plan struct {
 	// Workspace is the host directory bound at /workspace when no mount of the
 	// document is there yet. A mount that is there stays; empty adds none.
 	Workspace string
+	// Sources replaces the source of each bind mount that names a key, as the
+	// document spells it; the mount's options stay.
+	Sources map[string]string
 	// Env are further NAME=value variables; they replace all of the same name.
 	Env []string
 	// RunDir is the host directory bound, read-only, at /run/lazaret; empty for none.
@@ -57,8 +60,8 @@ type Plan struct {
 	HookTimeoutSeconds int
 	// Masks are paths in the container, each covered by an empty tmpfs.
 	Masks []string
-	// ReadOnlyPaths are bound read-only, before the masks.
-	ReadOnlyPaths []ReadOnlyPath
+	// Binds are mounted after all of the engine's; those in /run/lazaret after that.
+	Binds []Bind
 	// IsolatedNetwork gives the container a fresh network namespace, in which
 	// there is only lo, whatever the document joins or shares.
 	IsolatedNetwork bool
@@ -66,10 +69,11 @@ type Plan struct {
 	DropAnnotations []string
 }
 
-// ReadOnlyPath binds a path of the host read-only into the container.
-type ReadOnlyPath struct {
+// Bind mounts a path of the host in the container.
+type Bind struct {
 	Source      string // on the host
 	Destination string // in the container
+	ReadOnly    bool
 }
 
 // environment is every variable that the plan sets, each name once, in order.
@@ -118,22 +122,28 @@ func (p Plan) normal() (Plan, error) {
 		}
 	}
 	p.Masks = masks
-	binds := make([]ReadOnlyPath, 0, len(p.ReadOnlyPaths))
-	for _, b := range p.ReadOnlyPaths {
-		clean, err := containerPath("read-only path", b.Destination)
-		if err = errors.Join(err, hostPath("source of the read-only path "+b.Destination, b.Source)); err != nil {
+	binds := make([]Bind, 0, len(p.Binds))
+	for _, b := range p.Binds {
+		clean, err := containerPath("mount", b.Destination)
+		if err = errors.Join(err, hostPath("source of the mount at "+b.Destination, b.Source)); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if under(RunPath, clean) || under(clean, RunPath) {
-			errs = append(errs, fmt.Errorf("read-only path %s would hide %s", b.Destination, RunPath))
+		inside := under(clean, RunPath)
+		if under(RunPath, clean) || inside && (p.RunDir == "" || !b.ReadOnly) {
+			errs = append(errs, fmt.Errorf("the mount at %s would hide %s, or be writable in it", b.Destination, RunPath))
 		}
 		b.Destination = clean
-		if !slices.ContainsFunc(binds, func(o ReadOnlyPath) bool { return o.Destination == clean }) {
+		if !slices.ContainsFunc(binds, func(o Bind) bool { return o.Destination == clean }) {
 			binds = append(binds, b)
 		}
 	}
-	p.ReadOnlyPaths = binds
+	p.Binds = binds
+	for from, to := range p.Sources {
+		if err := hostPath("source of "+from, to); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if p.RunDir != "" {
 		errs = append(errs, hostPath("run directory", p.RunDir))
 	} else if p.ClientPath {

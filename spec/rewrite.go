@@ -51,7 +51,7 @@ func rewrite(data []byte, p Plan) (*Document, []byte, error) {
 // check tells what a rewritten document lacks of its plan.
 func check(d *Document, p Plan) error {
 	return errors.Join(
-		checkMounts(d.Mounts(), p),
+		checkMounts(d.mounts, p),
 		checkHook(d.Prestart(), p, "prestart"),
 		checkHook(d.Poststop(), p, "poststop"),
 		checkVariables(d.Env(), p.environment()),
@@ -59,8 +59,15 @@ func check(d *Document, p Plan) error {
 	)
 }
 
-func checkMounts(mounts []specs.Mount, p Plan) error {
+func checkMounts(all []mount, p Plan) error {
 	var errs []error
+	mounts := make([]specs.Mount, len(all)) // as the runtime reads them
+	for i, m := range all {
+		mounts[i] = m.Mount
+		if to := p.Sources[m.source()]; isBind(m.Mount) && to != "" && m.Source != to {
+			errs = append(errs, fmt.Errorf("the mount at %s is of %s, not of %s", m.Destination, m.Source, to))
+		}
+	}
 	masks := 0
 	for i, m := range mounts {
 		if m.Source == maskSource && m.Type == "tmpfs" {
@@ -71,30 +78,39 @@ func checkMounts(mounts []specs.Mount, p Plan) error {
 	if masks != len(p.Masks) {
 		errs = append(errs, fmt.Errorf("%d of %d masks are mounted", masks, len(p.Masks)))
 	}
-	for _, b := range p.ReadOnlyPaths {
+	for _, b := range p.Binds {
 		i := slices.IndexFunc(mounts, func(m specs.Mount) bool {
-			return m.Destination == b.Destination && m.Source == b.Source && isOwn(m)
+			return m.Destination == b.Destination && m.Source == b.Source && isOwn(m) && slices.Contains(m.Options, "ro") == b.ReadOnly
 		})
 		if i < 0 {
-			errs = append(errs, fmt.Errorf("%s is not mounted read-only", b.Destination))
+			errs = append(errs, fmt.Errorf("%s is not mounted", b.Destination))
 			continue
 		}
 		errs = append(errs, checkUncovered(b.Destination, mounts[i+1:]))
 	}
-	inside := 0
-	for _, m := range mounts {
-		if under(destination(m.Destination), RunPath) {
-			inside++
-		}
-	}
-	switch {
-	case p.RunDir == "":
-	case inside != 1 || mounts[len(mounts)-1].Destination != RunPath:
-		errs = append(errs, fmt.Errorf("%s is not the last mount and the only one there", RunPath))
-	case mounts[len(mounts)-1].Source != p.RunDir || !slices.Contains(mounts[len(mounts)-1].Options, "ro"):
-		errs = append(errs, fmt.Errorf("%s is not %s, read-only", RunPath, p.RunDir))
+	if p.RunDir != "" {
+		errs = append(errs, checkRunDir(mounts, p))
 	}
 	return errors.Join(errs...)
+}
+
+// checkRunDir wants /run/lazaret, and after it only what the plan has in it.
+func checkRunDir(mounts []specs.Mount, p Plan) error {
+	first := slices.IndexFunc(mounts, func(m specs.Mount) bool { return under(destination(m.Destination), RunPath) })
+	if first < 0 {
+		return fmt.Errorf("%s is not mounted", RunPath)
+	}
+	if run := mounts[first]; run.Destination != RunPath || run.Source != p.RunDir || !slices.Contains(run.Options, "ro") {
+		return fmt.Errorf("%s is not %s, read-only", RunPath, p.RunDir)
+	}
+	for _, m := range mounts[first+1:] {
+		if !slices.ContainsFunc(p.Binds, func(b Bind) bool {
+			return b.Destination == m.Destination && b.Source == m.Source && under(b.Destination, RunPath)
+		}) {
+			return fmt.Errorf("the mount at %s comes after %s", m.Destination, RunPath)
+		}
+	}
+	return nil
 }
 
 // checkUncovered refuses mounts that would hide dest, or uncover a part of it.

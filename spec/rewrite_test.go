@@ -29,7 +29,11 @@ func fullPlan() Plan {
 		HookEnv:            []string{"PATH=/usr/bin:/bin", "XDG_RUNTIME_DIR=/run/user/1000"},
 		HookTimeoutSeconds: 20,
 		Masks:              []string{"/workspace/.vscode", "/workspace/.idea/", "/workspace/.vscode"},
-		ReadOnlyPaths:      []ReadOnlyPath{{"/home/u/project/lazaret.toml", "/workspace/lazaret.toml"}},
+		Sources:            map[string]string{"/home/u/project": "/run/user/1000/lazaret/domains/0123456789ab/guard/w"},
+		Binds: []Bind{
+			{"/run/user/1000/lazaret/domains/0123456789ab/guard/i", "/run/lazaret/guard", true},
+			{"/run/user/1000/lazaret/domains/0123456789ab/guard/g", "/home/u/main/.git", false},
+		},
 		DropAnnotations:    []string{"dev.gvisor.flag.debug"},
 	}
 }
@@ -305,8 +309,15 @@ func TestRewritePlanErrors(t *testing.T) {
 		{"mask of everything", func(p *Plan) { p.Masks = []string{"//"} }, "the root"},
 		{"mask over the run directory", func(p *Plan) { p.Masks = []string{"/run"} }, "would hide"},
 		{"mask in the run directory", func(p *Plan) { p.Masks = []string{"/run/lazaret/certs"} }, "would hide"},
-		{"read-only path over the run directory", func(p *Plan) { p.ReadOnlyPaths = []ReadOnlyPath{{"/a", "/run"}} }, "would hide"},
-		{"read-only path from a relative source", func(p *Plan) { p.ReadOnlyPaths = []ReadOnlyPath{{"a", "/b"}} }, "clean absolute"},
+		{"mount over the run directory", func(p *Plan) { p.Binds = []Bind{{"/a", "/run", true}} }, "would hide"},
+		{"writable mount in the run directory", func(p *Plan) { p.Binds = []Bind{{"/a", "/run/lazaret/x", false}} }, "writable in it"},
+		{"mount in a run directory that is not there", func(p *Plan) {
+			p.RunDir, p.ClientPath = "", false
+			p.Binds = []Bind{{"/a", "/run/lazaret/x", true}}
+		}, "would hide"},
+		{"mount from a relative source", func(p *Plan) { p.Binds = []Bind{{"a", "/b", true}} }, "clean absolute"},
+		{"mount out of the container", func(p *Plan) { p.Binds = []Bind{{"/a", "/b/../..", true}} }, "has .. in it"},
+		{"relative new source", func(p *Plan) { p.Sources = map[string]string{"/a": "b"} }, "clean absolute"},
 		{"relative run directory", func(p *Plan) { p.RunDir = "run" }, "clean absolute"},
 		{"unclean run directory", func(p *Plan) { p.RunDir = "/run/../etc" }, "clean absolute"},
 		{"client without run directory", func(p *Plan) { p.RunDir = "" }, "needs a run directory"},
@@ -353,14 +364,27 @@ func TestCheckFindsBrokenPromises(t *testing.T) {
 		}, "1 of 2 masks"},
 		{"workspace mounted over the masks", func(d *Document) { later(d, "/workspace") }, "undoes it"},
 		{"mount inside a mask", func(d *Document) { later(d, "/workspace/.vscode/x") }, "undoes it"},
-		{"read-only path covered", func(d *Document) { later(d, "/workspace/lazaret.toml") }, "undoes it"},
-		{"mount after the run directory", func(d *Document) { d.addMount(specs.Mount{Destination: "/x", Type: "tmpfs"}) }, "not the last"},
-		{"mount in the run directory", func(d *Document) { later(d, "/var/run/lazaret/certs") }, "only one there"},
+		{"mount covered", func(d *Document) { later(d, "/home/u/main") }, "undoes it"},
+		{"mount gone", func(d *Document) {
+			d.setMounts(slices.DeleteFunc(d.mounts, func(m mount) bool { return m.Destination == "/home/u/main/.git" }))
+		}, "is not mounted"},
+		{"mount in the run directory covered", func(d *Document) {
+			d.addMount(specs.Mount{Destination: "/run/lazaret/guard", Type: "tmpfs"})
+		}, "undoes it"},
+		{"mount after the run directory", func(d *Document) { d.addMount(specs.Mount{Destination: "/x", Type: "tmpfs"}) }, "comes after /run/lazaret"},
+		{"mount in the run directory", func(d *Document) { later(d, "/var/run/lazaret/certs") }, "comes after /run/lazaret"},
 		{"writable run directory", func(d *Document) {
-			m := d.mounts[len(d.mounts)-1].Mount
+			i := slices.IndexFunc(d.mounts, func(m mount) bool { return m.Destination == RunPath })
+			m := d.mounts[i].Mount
 			m.Options = []string{"rbind", "rw"}
-			d.setMounts(append(d.mounts[:len(d.mounts)-1], newMount(m)))
+			d.setMounts(slices.Replace(slices.Clone(d.mounts), i, i+1, newMount(m)))
 		}, "read-only"},
+		{"no run directory", func(d *Document) {
+			d.setMounts(slices.DeleteFunc(d.mounts, func(m mount) bool { return under(m.Destination, RunPath) }))
+		}, "is not mounted"},
+		{"workspace past the guard", func(d *Document) {
+			d.addMount(specs.Mount{Destination: "/y", Type: "bind", Source: "/home/u/project", Options: []string{"rbind"}})
+		}, "not of /run/user/1000"},
 		{"hook twice", func(d *Document) { d.setHooks("prestart", &d.prestart, append(d.prestart, d.prestart...)) }, "2 hooks of ours"},
 		{"hook gone", func(d *Document) { d.setHooks("poststop", &d.poststop, nil) }, "0 hooks of ours"},
 		{"foreign variable", func(d *Document) { d.process.setEnv(append(d.process.env, newVariable("LAZARET_X=1"))) }, "foreign variable"},
@@ -381,6 +405,40 @@ func TestCheckFindsBrokenPromises(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// A guard's place may be gone, and another in its stead, when a bundle comes again.
+func TestSourcesComeBack(t *testing.T) {
+	data := read(t, "testdata/docker.json")
+	find := func(text []byte) (read, seen specs.Mount) {
+		d := mustParse(t, text)
+		i := slices.IndexFunc(d.mounts, func(m mount) bool { return m.Destination == "/workspace" })
+		return d.Mounts()[i], d.AskedMounts()[i]
+	}
+	for _, to := range []string{"/run/one/w", "/run/two/w", "/run/one/w", ""} {
+		p := Plan{}
+		if to != "" {
+			p.Sources = map[string]string{"/home/u/project": to}
+		}
+		var err error
+		if data, err = Rewrite(data, p); err != nil {
+			t.Fatal(err)
+		}
+		want := to
+		if to == "" {
+			want = "/home/u/project"
+		}
+		got, seen := find(data)
+		if got.Source != want || seen.Source != "/home/u/project" || !slices.Equal(got.Options, []string{"rbind", "rprivate"}) {
+			t.Errorf("to %q: %+v, seen as %q", to, got, seen.Source)
+		}
+		if !bytes.Contains(data, []byte(`"options":["rbind","rprivate"],"newerEngine":true`)) {
+			t.Errorf("to %q: a member that nobody knows is lost", to)
+		}
+	}
+	if bytes.Contains(data, []byte(givenMember)) {
+		t.Error("a trace is left")
 	}
 }
 

@@ -67,10 +67,12 @@ type Coordinator struct {
 	log     *slog.Logger
 	root    *os.File // the locked claim on the Domain Root
 	runDir  string
-	stubs   *stubs
 	started time.Time
 	idle    chan struct{} // has a token when the last use may have gone
 	sweeps  chan struct{} // has a token when killed coordinators may be looked for
+
+	// guarding is held by who starts or ends a guard; it is taken before mu.
+	guarding sync.Mutex
 
 	// mu guards the fields below.
 	mu         sync.Mutex
@@ -78,6 +80,10 @@ type Coordinator struct {
 	sessions   map[string]*session
 	used       bool // somebody has come
 	closing    bool
+	guard      *guard // alive or dead; nil for none
+	orphaned   bool   // a killed predecessor's sandboxes live, whose guard ended with it
+	// cancelGuard gives up the start of a guard that is under way.
+	cancelGuard context.CancelFunc
 }
 
 // Run serves the domain until its last container and session are gone or ctx
@@ -101,12 +107,11 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 		return err
 	}
 	defer func() { _ = c.root.Close() }() // again after the teardown: no harm
-	c.stubs = newStubs(spec, log)
 	// What a killed predecessor made may be in use.
 	if _, statErr := os.Lstat(filepath.Dir(c.runDir)); errors.Is(statErr, fs.ErrNotExist) {
 		defer func() {
 			if !served {
-				err = errors.Join(err, os.RemoveAll(filepath.Dir(c.runDir)))
+				err = errors.Join(err, removeDomainDir(filepath.Dir(c.runDir)))
 			}
 		}()
 	}
@@ -114,8 +119,13 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 		return err
 	}
 	c.adopt(ctx)
-	if len(c.containers) == 0 {
-		c.stubs.removeAll() // a killed predecessor's
+	if c.orphaned = spec.Domain.Workspace != "" && len(c.containers) > 0; !c.orphaned {
+		c.guarding.Lock()
+		err := c.dropGuard() // a killed predecessor's
+		c.guarding.Unlock()
+		if err != nil {
+			log.Error("remove a killed guard's mount", "error", err)
+		}
 	}
 	if spec.Recover {
 		c.used = true // nobody comes: what was adopted is all
@@ -128,7 +138,7 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	}
 	log.Info("coordinator started", "domain", spec.Domain.Hash, "profile", spec.Domain.Profile, "workspace", spec.Domain.Workspace, "pid", os.Getpid())
 	served = true // the teardown removes everything from here on
-	go joinScope(ctx, spec, log)
+	go joinScope(ctx, spec, log, "coordinator", os.Getpid())
 	go c.watchStarter()
 	swept := make(chan struct{})
 	if spec.Recover {
@@ -313,6 +323,9 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 	c.mu.Lock()
 	c.closing = true
 	left := len(c.containers)
+	if c.cancelGuard != nil {
+		c.cancelGuard()
+	}
 	for _, s := range c.sessions {
 		_ = s.conn.Close() // hijacked: the server does not know them
 	}
@@ -332,9 +345,12 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 		c.log.Warn("requests were cut", "error", err)
 		errs = append(errs, srv.Close())
 	}
+	// Sandboxes that live on are cut off: what they see ends with the guard.
+	c.guarding.Lock()
+	errs = append(errs, c.dropGuard())
+	c.guarding.Unlock()
 	if left == 0 {
-		c.stubs.removeAll()
-		errs = append(errs, os.RemoveAll(filepath.Dir(c.runDir)))
+		errs = append(errs, removeDomainDir(filepath.Dir(c.runDir)))
 		if c.spec.Domain.Ephemeral {
 			errs = append(errs, os.RemoveAll(c.spec.Domain.Root))
 		}
@@ -348,7 +364,8 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 }
 
 // makeRunDir makes what the sandboxes see at /run/lazaret: the escalation client,
-// once more by the name git, and a place for terminfo entries.
+// once more by the name git, a place for terminfo entries, and one to mount what
+// the guard tells.
 func (c *Coordinator) makeRunDir() error {
 	// First of all how to come back to what follows.
 	if err := os.MkdirAll(filepath.Dir(c.runDir), 0o700); err != nil {
@@ -357,7 +374,7 @@ func (c *Coordinator) makeRunDir() error {
 	if err := writeStart(c.spec); err != nil {
 		return err
 	}
-	for _, d := range []string{c.runDir, filepath.Join(c.runDir, "terminfo"), filepath.Join(c.runDir, "bin")} {
+	for _, d := range []string{c.runDir, filepath.Join(c.runDir, "terminfo"), filepath.Join(c.runDir, "bin"), filepath.Join(c.runDir, "guard")} {
 		err := os.MkdirAll(d, 0o700)
 		if err == nil {
 			// Any uid of the sandbox reads it; the directory above stays closed.
@@ -597,9 +614,23 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	if !containerstate.ValidID(req.ContainerID) || req.StateDir != containerstate.Dir(c.spec.RuntimeDir, req.ContainerID) || !filepath.IsAbs(req.PIDFile) {
 		return fail(wire.CodeBadRequest, "container %.64q, state directory %q or pid file %q is not valid here", req.ContainerID, req.StateDir, req.PIDFile)
 	}
+	guarded := c.spec.Domain.Workspace != ""
+	if guarded != (req.Git != "") {
+		return fail(wire.CodeBadRequest, "git is %q in a domain with workspace %q: one comes with the other", req.Git, c.spec.Domain.Workspace)
+	}
+	if guarded {
+		o := c.guardOptions(req)
+		if err := o.Validate(); err != nil {
+			return fail(wire.CodeBadRequest, "guard: %w", err)
+		}
+	}
 	start, err := containerstate.StartTime(peer.pid)
 	if err != nil {
 		return fail(wire.CodeBadRequest, "the process that asks is gone: %w", err)
+	}
+	if guarded {
+		c.guarding.Lock()
+		defer c.guarding.Unlock()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -623,9 +654,6 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 		c.forget(old) // its end has not been seen yet
 		c.removeState(old.id)
 	}
-	if err := c.stubs.make(c.spec.Domain.Workspace, req.Stubs); err != nil {
-		return fail(wire.CodeRefused, "mask the workspace: %w", err)
-	}
 	if err := claimState(req.StateDir); err != nil {
 		return fail(wire.CodeRefused, "container %s: %w", req.ContainerID, err)
 	}
@@ -640,12 +668,27 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	c.containers[ct.id] = ct
 	c.used = true
 	go c.watchCreate(context.WithoutCancel(ctx), ct, peer)
-	select {
-	case c.sweeps <- struct{}{}:
-	default: // asked for already
+	res := &wire.PrepareResponse{RunDir: c.runDir}
+	if guarded {
+		// Counted in already, so that nobody closes the domain meanwhile.
+		c.mu.Unlock()
+		res.GuardDir = c.guardDir()
+		res.Binds, err = c.guarded(ctx, ct, req)
+		c.mu.Lock()
+		if err != nil {
+			c.forget(ct)
+			c.removeState(ct.id)
+			return nil, err
+		}
+	}
+	if !c.closing {
+		select {
+		case c.sweeps <- struct{}{}:
+		default: // asked for already
+		}
 	}
 	c.log.Info("container prepared", "container", ct.id, "pid", peer.pid, "notes", req.Notes)
-	return &wire.PrepareResponse{RunDir: c.runDir}, nil
+	return res, nil
 }
 
 // claimState makes the container's directory, whose making is the claim on its
@@ -751,7 +794,7 @@ func (c *Coordinator) status() wire.Status {
 	defer c.mu.Unlock()
 	st := wire.Status{
 		Version: wire.Version, Domain: c.spec.Domain, PID: os.Getpid(), Started: c.started,
-		ControlDir: c.spec.ControlDir, MemoryBytes: residentBytes(),
+		ControlDir: c.spec.ControlDir, MemoryBytes: residentBytes(), Guard: c.guardStatus(),
 		Containers: []wire.ContainerStatus{}, Sessions: []wire.SessionStatus{},
 	}
 	for _, ct := range c.containers {

@@ -31,6 +31,9 @@ var programPath string
 
 // The coordinator under test is the real program, started by the real client.
 func TestMain(m *testing.M) {
+	if os.Getenv(guardEnv) != "" {
+		os.Exit(fakeGuard(os.Getenv(guardEnv)))
+	}
 	if os.Getenv(creatorEnv) != "" {
 		os.Exit(creatorMain())
 	}
@@ -84,6 +87,10 @@ func newFixture(t *testing.T) *fixture {
 	t.Cleanup(func() {
 		if pid := f.pid(); pid > 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // a failed test's
+			f.gone(pid)
+		}
+		for range f.mounts() { // before anything is removed by name
+			_ = removeMountpoint(filepath.Join(runtime, "domains", f.spec.Domain.Hash, "guard"))
 		}
 		if t.Failed() {
 			log, _ := os.ReadFile(wire.LogPath(f.spec.Domain.Root))
@@ -120,19 +127,19 @@ func (f *fixture) call(path string, in, out any) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	return c.Call(path, in, out, 5*time.Second)
+	return c.Call(path, in, out, 15*time.Second)
 }
 
-func (f *fixture) prepare(id string, stubs ...string) error {
+func (f *fixture) prepare(id string, masks ...string) error {
 	f.t.Helper()
-	return f.call(wire.PathPrepare, f.prepareRequest(id, stubs...), &wire.PrepareResponse{})
+	return f.call(wire.PathPrepare, f.prepareRequest(id, masks...), &wire.PrepareResponse{})
 }
 
-func (f *fixture) prepareRequest(id string, stubs ...string) wire.PrepareRequest {
+func (f *fixture) prepareRequest(id string, masks ...string) wire.PrepareRequest {
 	dir := containerstate.Dir(f.spec.RuntimeDir, id)
 	return wire.PrepareRequest{
 		Version: wire.Version, Domain: f.spec.Domain, ContainerID: id,
-		PIDFile: filepath.Join(dir, "pid"), StateDir: dir, Stubs: stubs,
+		PIDFile: filepath.Join(dir, "pid"), StateDir: dir, Git: "sentry", Masks: masks,
 	}
 }
 
@@ -179,6 +186,9 @@ func (f *fixture) eventually(what string, ok func() bool) {
 	f.t.Fatalf("not seen within 10 s: %s", what)
 }
 
+// keptFile is a test's own in the workspace.
+const keptFile = "kept-file"
+
 // nothingLeft checks everything a coordinator makes outside its Domain Root.
 func (f *fixture) nothingLeft() {
 	f.t.Helper()
@@ -188,12 +198,26 @@ func (f *fixture) nothingLeft() {
 			f.t.Error(err)
 		}
 		for _, e := range entries {
-			f.t.Errorf("left in %s: %s", d, e.Name())
+			if e.Name() != keptFile {
+				f.t.Errorf("left in %s: %s", d, e.Name())
+			}
 		}
 	}
-	if _, err := os.Lstat(filepath.Join(f.spec.Domain.Root, "../../stubs.json")); err == nil {
-		f.t.Error("the journal of mount points is left")
+	if m := f.mounts(); len(m) > 0 {
+		f.t.Errorf("mounts are left: %q", m)
 	}
+}
+
+// mounts are those in the runtime directory.
+func (f *fixture) mounts() (found []string) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	must(f.t, err)
+	for line := range strings.Lines(string(data)) {
+		if strings.Contains(line, f.spec.RuntimeDir) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 // sandbox is a process that stands for a sandbox.
@@ -218,11 +242,6 @@ func TestLifeOfOneContainer(t *testing.T) {
 	pid := f.pid()
 	if err := f.prepare("c1", ".vscode", "deep/.idea"); err != nil {
 		t.Fatal(err)
-	}
-	for _, p := range []string{".vscode", "deep/.idea"} {
-		if fi, err := os.Stat(filepath.Join(f.ws, p)); err != nil || !fi.IsDir() {
-			t.Errorf("mount point %s: %v", p, err)
-		}
 	}
 	box := sandbox(t)
 	if err := f.attach("c1", box.Process.Pid); err != nil {
@@ -260,7 +279,7 @@ func TestCreateThatFails(t *testing.T) {
 	pid := f.pid()
 	// The preparing process is another one, and ends without a sandbox.
 	other := exec.CommandContext(t.Context(), "curl", "-sS", "--fail", "--unix-socket", f.spec.Domain.SocketPath(f.spec.ControlDir), "-d",
-		fmt.Sprintf(`{"version":1,"domain":{"profile":"default","workspace":%q,"hash":%q,"root":%q},"container_id":"c1","pid_file":%q,"state_dir":%q,"stubs":[".vscode"]}`,
+		fmt.Sprintf(`{"version":1,"domain":{"profile":"default","workspace":%q,"hash":%q,"root":%q},"container_id":"c1","pid_file":%q,"state_dir":%q,"git":"sentry"}`,
 			f.ws, f.spec.Domain.Hash, f.spec.Domain.Root, f.prepareRequest("c1").PIDFile, f.prepareRequest("c1").StateDir),
 		"http://lazaret/v1/prepare")
 	if out, err := other.CombinedOutput(); err != nil {
@@ -278,7 +297,7 @@ func TestSandboxKnownOnlyByItsPIDFile(t *testing.T) {
 	req.PIDFile = filepath.Join(f.spec.RuntimeDir, "pid")
 	// The shell's curl is the process that prepares: what it "creates" must be
 	// in the pid file by the time it ends.
-	script := fmt.Sprintf(`echo %d > %s; curl -sS --fail --unix-socket %s -d '{"version":1,"domain":{"profile":"default","workspace":"%s","hash":"%s","root":"%s"},"container_id":"c1","pid_file":"%s","state_dir":"%s"}' http://lazaret/v1/prepare`,
+	script := fmt.Sprintf(`echo %d > %s; curl -sS --fail --unix-socket %s -d '{"version":1,"domain":{"profile":"default","workspace":"%s","hash":"%s","root":"%s"},"container_id":"c1","pid_file":"%s","state_dir":"%s","git":"off"}' http://lazaret/v1/prepare`,
 		box.Process.Pid, req.PIDFile,
 		f.spec.Domain.SocketPath(f.spec.ControlDir), f.ws, f.spec.Domain.Hash, f.spec.Domain.Root, req.PIDFile, req.StateDir)
 	if out, err := exec.CommandContext(t.Context(), "sh", "-c", script).CombinedOutput(); err != nil {
@@ -301,7 +320,7 @@ func TestPIDFileThatIsAFIFOKeepsNobody(t *testing.T) {
 	req := f.prepareRequest("c1")
 	req.PIDFile = filepath.Join(f.spec.RuntimeDir, "pid")
 	must(t, unix.Mkfifo(req.PIDFile, 0o600))
-	body := fmt.Sprintf(`{"version":1,"domain":{"profile":"default","workspace":%q,"hash":%q,"root":%q},"container_id":"c1","pid_file":%q,"state_dir":%q}`,
+	body := fmt.Sprintf(`{"version":1,"domain":{"profile":"default","workspace":%q,"hash":%q,"root":%q},"container_id":"c1","pid_file":%q,"state_dir":%q,"git":"off"}`,
 		f.ws, f.spec.Domain.Hash, f.spec.Domain.Root, req.PIDFile, req.StateDir)
 	create := exec.CommandContext(t.Context(), "curl", "-sS", "--fail", "--unix-socket", f.spec.Domain.SocketPath(f.spec.ControlDir), "-d", body, "http://lazaret/v1/prepare")
 	if out, err := create.CombinedOutput(); err != nil {
@@ -335,67 +354,6 @@ func TestIDThatLivesInAnotherDomain(t *testing.T) {
 	must(t, other.release("c1"))
 	other.gone(pid)
 	f.nothingLeft()
-}
-
-// Two profiles in one workspace: the removal of a mount point would take the
-// other's mask away with it.
-func TestMountPointsOutliveTheDomainThatMadeThem(t *testing.T) {
-	a := newFixture(t)
-	b := newFixture(t)
-	b.ws = a.ws
-	b.spec.RuntimeDir, b.spec.ControlDir = a.spec.RuntimeDir, a.spec.ControlDir
-	dataRoot := filepath.Dir(filepath.Dir(a.spec.Domain.Root))
-	b.spec.Domain = domain.New("other", a.ws, dataRoot)
-	c := newFixture(t) // works in a directory of the workspace
-	c.ws = filepath.Join(a.ws, "sub")
-	must(t, os.Mkdir(c.ws, 0o700))
-	c.spec.RuntimeDir, c.spec.ControlDir = a.spec.RuntimeDir, a.spec.ControlDir
-	c.spec.Domain = domain.New("default", c.ws, dataRoot)
-
-	boxes := map[*fixture]*exec.Cmd{}
-	pids := map[*fixture]int{}
-	start := func(f *fixture, id string, stubs ...string) {
-		t.Helper()
-		_ = f.ensure().Close()
-		boxes[f] = sandbox(t)
-		must(t, errors.Join(f.prepare(id, stubs...), f.attach(id, boxes[f].Process.Pid)))
-		pids[f] = f.pid()
-	}
-	there := func(rel string) bool { _, err := os.Lstat(filepath.Join(a.ws, rel)); return err == nil }
-	start(a, "a", ".vscode", "sub/.idea")
-	start(b, "b", ".vscode")
-	start(c, "c", ".idea")
-
-	end(boxes[a])
-	a.gone(pids[a])
-	if !there(".vscode") || !there("sub/.idea") {
-		t.Fatal("a mount point was removed under another domain's mask")
-	}
-	end(boxes[b])
-	b.gone(pids[b])
-	if there(".vscode") || !there("sub/.idea") {
-		t.Errorf(".vscode is there: %v, sub/.idea: %v", there(".vscode"), there("sub/.idea"))
-	}
-	// A killed coordinator's sandbox goes on, under its mask.
-	must(t, syscall.Kill(pids[c], syscall.SIGKILL))
-	c.gone(pids[c])
-	newStubs(b.spec, slog.New(slog.DiscardHandler)).removeAll()
-	if !there("sub/.idea") {
-		t.Error("a mount point was removed under the sandbox of a killed coordinator")
-	}
-	// With the machine's memory lost the next start in any domain sees to it.
-	end(boxes[c])
-	must(t, os.RemoveAll(a.spec.RuntimeDir))
-	must(t, os.MkdirAll(a.spec.RuntimeDir, 0o700))
-	start(b, "b")
-	end(boxes[b])
-	b.gone(pids[b])
-	a.eventually("a killed domain's mount point and names are gone", func() bool {
-		names, err := os.ReadDir(a.spec.ControlDir)
-		return !there("sub/.idea") && err == nil && len(names) == 0
-	})
-	must(t, os.Remove(c.ws))
-	a.nothingLeft()
 }
 
 func TestRootsOfKilledStartsGo(t *testing.T) {
@@ -597,7 +555,7 @@ func TestKilledCoordinatorIsReplacedAndItsContainersAdopted(t *testing.T) {
 	f := newFixture(t)
 	_ = f.ensure().Close()
 	box := sandbox(t)
-	if err := errors.Join(f.prepare("alive", ".vscode"), f.attach("alive", box.Process.Pid)); err != nil {
+	if err := errors.Join(f.prepare("alive"), f.attach("alive", box.Process.Pid)); err != nil {
 		t.Fatal(err)
 	}
 	dead := sandbox(t)
@@ -623,43 +581,12 @@ func TestKilledCoordinatorIsReplacedAndItsContainersAdopted(t *testing.T) {
 	if st.PID == first || len(st.Containers) != 1 || st.Containers[0].ID != "alive" {
 		t.Errorf("status %+v", st)
 	}
-	if _, err := os.Stat(filepath.Join(f.ws, ".vscode")); err != nil {
-		t.Error("a mount point in use was removed")
-	}
 	f.eventually("the dead container's state goes", func() bool {
 		_, err := os.Stat(containerstate.Dir(f.spec.RuntimeDir, "dead"))
 		return err != nil
 	})
 	end(box)
 	f.gone(st.PID)
-	f.nothingLeft()
-}
-
-func TestKilledCoordinatorsLeftoversGoWithTheNextStart(t *testing.T) {
-	f := newFixture(t)
-	_ = f.ensure().Close()
-	box := sandbox(t)
-	if err := errors.Join(f.prepare("c1", ".vscode", "a/b/.idea"), f.attach("c1", box.Process.Pid)); err != nil {
-		t.Fatal(err)
-	}
-	// The user put something into one of them meanwhile: that is his.
-	if err := os.WriteFile(filepath.Join(f.ws, ".vscode", "settings.json"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	pid := f.pid()
-	_ = syscall.Kill(pid, syscall.SIGKILL)
-	f.gone(pid)
-	end(box)
-	c := f.ensure()
-	pid = c.PeerPID()
-	f.eventually("stubs are removed", func() bool { _, err := os.Lstat(filepath.Join(f.ws, "a")); return err != nil })
-	if _, err := os.Stat(filepath.Join(f.ws, ".vscode", "settings.json")); err != nil {
-		t.Error("the user's file was removed: ", err)
-	}
-	_ = c.Close()
-	_ = os.RemoveAll(filepath.Join(f.ws, ".vscode"))
-	_ = syscall.Kill(pid, syscall.SIGTERM)
-	f.gone(pid)
 	f.nothingLeft()
 }
 
@@ -883,8 +810,8 @@ func TestRefusedRequests(t *testing.T) {
 	must(t, hold.Call(wire.PathSessions, wire.SessionRequest{Version: wire.Version, SessionID: "00000000-0000-4000-8000-000000000001", Kind: "run"}, &wire.Empty{}, time.Second))
 	pid := hold.PeerPID()
 	outside := filepath.Dir(f.ws)
-	must(t, os.Symlink(outside, filepath.Join(f.ws, "link")))
-	must(t, os.WriteFile(filepath.Join(f.ws, "file"), nil, 0o600))
+	unguarded, unknown := f.prepareRequest("c1"), f.prepareRequest("c1")
+	unguarded.Git, unknown.Git = "", "some"
 	other := f.prepareRequest("c1")
 	other.Domain = domain.New("other", f.ws, "/data")
 	elsewhere := f.prepareRequest("c1")
@@ -904,11 +831,10 @@ func TestRefusedRequests(t *testing.T) {
 		{"another domain", wire.PathPrepare, other, wire.CodeDomainMismatch},
 		{"a state directory elsewhere", wire.PathPrepare, elsewhere, wire.CodeBadRequest},
 		{"an id with a slash", wire.PathPrepare, f.prepareRequest("../x"), wire.CodeBadRequest},
-		{"a mount point out of the workspace", wire.PathPrepare, f.prepareRequest("c1", "../evil"), wire.CodeRefused},
-		{"a mount point through a link", wire.PathPrepare, f.prepareRequest("c1", "link/evil"), wire.CodeRefused},
-		{"a mount point that is a link", wire.PathPrepare, f.prepareRequest("c1", "link"), wire.CodeRefused},
-		{"a mount point below a file", wire.PathPrepare, f.prepareRequest("c1", "file/x"), wire.CodeRefused},
-		{"the workspace itself", wire.PathPrepare, f.prepareRequest("c1", "."), wire.CodeRefused},
+		{"a mask out of the workspace", wire.PathPrepare, f.prepareRequest("c1", "../evil"), wire.CodeBadRequest},
+		{"the workspace itself as a mask", wire.PathPrepare, f.prepareRequest("c1", "."), wire.CodeBadRequest},
+		{"a workspace without a guard", wire.PathPrepare, unguarded, wire.CodeBadRequest},
+		{"another kind of guard", wire.PathPrepare, unknown, wire.CodeBadRequest},
 		{"a session that exists", wire.PathSessions, wire.SessionRequest{Version: wire.Version, SessionID: "00000000-0000-4000-8000-000000000001", Kind: "run"}, wire.CodeRefused},
 		{"a session without a UUID", wire.PathSessions, wire.SessionRequest{Version: wire.Version, SessionID: "x", Kind: "run"}, wire.CodeBadRequest},
 	}
@@ -921,11 +847,6 @@ func TestRefusedRequests(t *testing.T) {
 			}
 		})
 	}
-	if _, err := os.Lstat(filepath.Join(outside, "evil")); err == nil {
-		t.Error("a directory was made outside the workspace")
-	}
-	must(t, os.Remove(filepath.Join(f.ws, "link")))
-	must(t, os.Remove(filepath.Join(f.ws, "file")))
 	_ = hold.Close()
 	f.gone(pid)
 	f.nothingLeft()
@@ -938,13 +859,13 @@ func FuzzRequest(f *testing.F) {
 	for i := range paths {
 		f.Add(i, []byte(`{"version":1,"container_id":"c","pid":2}`))
 	}
-	f.Add(0, []byte(`{"version":1,"domain":{"profile":"p"},"container_id":"c","stubs":["../x"]}`))
+	f.Add(0, []byte(`{"version":1,"domain":{"profile":"p"},"container_id":"c","git":"sentry","masks":["../x"]}`))
 	f.Add(1, []byte(`{"version":1,"container_id":"c","pid":-1}{}`))
 	dir := f.TempDir()
 	spec := wire.StartSpec{Version: wire.Version, Domain: domain.New("default", dir, dir), ControlDir: dir, RuntimeDir: dir}
 	f.Fuzz(func(t *testing.T, i int, body []byte) {
 		log := slog.New(slog.DiscardHandler)
-		c := &Coordinator{spec: spec, log: log, stubs: newStubs(spec, log), idle: make(chan struct{}, 1), containers: map[string]*container{}, sessions: map[string]*session{}}
+		c := &Coordinator{spec: spec, log: log, idle: make(chan struct{}, 1), containers: map[string]*container{}, sessions: map[string]*session{}}
 		w := httptest.NewRecorder()
 		method := http.MethodPost
 		if i < 0 {

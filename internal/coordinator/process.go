@@ -83,14 +83,14 @@ func (p *process) ended() bool {
 	return over
 }
 
-// kill sends SIGKILL to this very process (pidfd_send_signal(2)).
-func (p *process) kill() error {
+// signal sends sig to this very process (pidfd_send_signal(2)).
+func (p *process) signal(sig unix.Signal) error {
 	rc, err := p.f.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var kerr error
-	if err := rc.Control(func(fd uintptr) { kerr = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) }); err != nil {
+	if err := rc.Control(func(fd uintptr) { kerr = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); err != nil {
 		return err
 	}
 	return kerr

@@ -97,7 +97,7 @@ func endOrphans(st containerstate.State) error {
 		// Looked at again, as the pid may have come to mean another process before
 		// it was opened.
 		if isOrphan(pid, st, want) {
-			if err := p.kill(); err != nil && !errors.Is(err, unix.ESRCH) {
+			if err := p.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 				errs = append(errs, fmt.Errorf("end orphan %d: %w", pid, err))
 			}
 		}

@@ -14,14 +14,15 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
-// joinScope moves this process into a systemd scope of its own, where there is
-// a systemd: the cgroup that it was born in belongs to the first container's
-// monitor and can be ended with it. Without systemd nothing ends it there.
-func joinScope(ctx context.Context, spec wire.StartSpec, log *slog.Logger) {
+// joinScope moves a process of ours, coordinator or guard by role, into a
+// systemd scope of its own, where there is a systemd: the cgroup that it was born
+// in belongs to the first container's monitor and can be ended with it. Without
+// systemd nothing ends it there.
+func joinScope(ctx context.Context, spec wire.StartSpec, log *slog.Logger, role string, pid int) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	name := "lazaret-coordinator-" + spec.Domain.Hash + ".scope"
-	if err := startScope(ctx, busAddress(spec.RealUID), spec.RealUID, name, os.Getpid()); err != nil {
+	name := "lazaret-" + role + "-" + spec.Domain.Hash + ".scope"
+	if err := startScope(ctx, busAddress(spec.RealUID), spec.RealUID, name, pid); err != nil {
 		log.Debug("no systemd scope", "error", err)
 		return
 	}
@@ -66,7 +67,7 @@ func startScope(ctx context.Context, address string, uid int, name string, pid i
 		return fmt.Errorf("greet %s: %w", address, err)
 	}
 	props := []property{
-		{"Description", dbus.MakeVariant("Lazaret session coordinator")},
+		{"Description", dbus.MakeVariant("Lazaret domain in use")},
 		{"PIDs", dbus.MakeVariant([]uint32{uint32(pid)})}, //nolint:gosec // a pid is positive and small
 		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
 	}

@@ -58,13 +58,29 @@ type PrepareRequest struct {
 	ContainerID string        `json:"container_id"`
 	PIDFile     string        `json:"pid_file"`        // where the runtime writes the sandbox's pid, absolute
 	StateDir    string        `json:"state_dir"`       // <runtime dir>/containers/<id>
-	Stubs       []string      `json:"stubs,omitempty"` // directories of the workspace that masks need as mount points
 	Notes       []string      `json:"notes,omitempty"` // what is not enforced, for status and log
+
+	// How the domain's workspace is guarded; empty where it has none. All
+	// containers that live at one time ask for the same.
+	Git      string   `json:"git,omitempty"`       // "sentry", "branch" or "off"
+	Masks    []string `json:"masks,omitempty"`     // names, covered at any depth, or paths relative to the workspace
+	ReadOnly []string `json:"read_only,omitempty"` // paths relative to the workspace, there or not
 }
 
 // PrepareResponse is the plan that the rewrite follows.
 type PrepareResponse struct {
 	RunDir string `json:"run_dir"` // host directory to show read-only at /run/lazaret
+	// GuardDir is the host directory in whose "w" the guard shows the workspace;
+	// "" where the domain has none.
+	GuardDir string `json:"guard_dir,omitempty"`
+	Binds    []Bind `json:"binds,omitempty"` // further mounts, after all of the engine's
+}
+
+// Bind is a mount of a host path in the sandbox.
+type Bind struct {
+	Source      string `json:"source"`      // on the host
+	Destination string `json:"destination"` // in the sandbox
+	ReadOnly    bool   `json:"read_only,omitempty"`
 }
 
 // AttachRequest counts a sandbox in. PID is in the coordinator's pid namespace.
@@ -110,6 +126,21 @@ type Status struct {
 	Sessions    []SessionStatus   `json:"sessions"`
 	ControlDir  string            `json:"control_dir"`
 	MemoryBytes uint64            `json:"memory_bytes"` // resident, 0 when unknown
+	Guard       Guard             `json:"guard"`
+}
+
+// States of a guard.
+const (
+	GuardNone    = "none"    // nobody has needed one yet, or the domain has no workspace
+	GuardServing = "serving" // the sandboxes see the workspace through it
+	GuardDead    = "dead"    // it ended under them: each access fails in them
+)
+
+// Guard is the process between the sandboxes and the workspace.
+type Guard struct {
+	State string `json:"state"`
+	PID   int    `json:"pid,omitempty"`
+	Cut   bool   `json:"cut,omitempty"` // the host removed or replaced .git: it is cut off
 }
 
 // ContainerStatus is one container of a domain.
@@ -140,6 +171,7 @@ type StartSpec struct {
 	LogLevel   string        `json:"log_level"`
 	ClientPath string        `json:"client_path"` // lazaret-escalate on the host
 	RealUID    int           `json:"real_uid"`    // the developer's uid in the initial namespace
+	Home       string        `json:"home"`        // the developer's, "" when unknown
 	// Starter is the pid of the process that starts it, its parent; 0 for none
 	// whose end matters.
 	Starter int `json:"starter,omitempty"`
