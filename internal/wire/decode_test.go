@@ -12,7 +12,7 @@ import (
 func TestDecode(t *testing.T) {
 	tests := []struct{ name, in, err string }{
 		{"plain", `{"version":1,"container_id":"c"}`, ""},
-		{"nested", `{"version":1,"domain":{"hash":"a","profile":"p"},"stubs":["a","A",{}]}`, "cannot unmarshal"},
+		{"nested", `{"version":1,"domain":{"hash":"a","profile":"p"},"masks":["a","A",{}]}`, "cannot unmarshal"},
 		{"same names in different objects", `{"version":1,"domain":{"hash":"h"},"container_id":"hash"}`, ""},
 		{"values are not names", `{"container_id":"version","pid_file":"version","notes":["notes","notes","X"],"version":1}`, ""},
 		{"another case", `{"version":1,"Container_ID":"c"}`, "lower case"},
@@ -21,9 +21,9 @@ func TestDecode(t *testing.T) {
 		{"the kelvin sign, which folds to k", `{"\u212aind":"exec"}`, "lower case"},
 		{"twice", `{"version":1,"version":1}`, "twice"},
 		{"twice, once escaped", `{"version":1,"\u0076ersion":2}`, "twice"},
-		{"twice, with objects and arrays between", `{"domain":{"hash":"h"},"stubs":[["x"],{"y":1}],"domain":{}}`, "twice"},
+		{"twice, with objects and arrays between", `{"domain":{"hash":"h"},"masks":[["x"],{"y":1}],"domain":{}}`, "twice"},
 		{"twice inside", `{"domain":{"hash":"a","hash":"b"}}`, "twice"},
-		{"twice inside an array", `{"stubs":[{"a":1,"a":2}]}`, "twice"},
+		{"twice inside an array", `{"masks":[{"a":1,"a":2}]}`, "twice"},
 		{"another case inside", `{"domain":{"Hash":"a"}}`, "lower case"},
 		{"unknown", `{"version":1,"x":1}`, "unknown field"},
 		{"more after it", `{"version":1}{"version":2}`, "after"},
@@ -53,7 +53,7 @@ func TestDecode(t *testing.T) {
 // FuzzDecode: what is taken means one thing, whichever of two equal names a
 // reader follows and however it compares them.
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(`{"version":1,"domain":{"hash":"a","hash":"b"},"stubs":["a"]}`))
+	f.Add([]byte(`{"version":1,"domain":{"hash":"a","hash":"b"},"masks":["a"]}`))
 	f.Add([]byte(`{"version":1,"Version":2,"container_id":"c"}`))
 	f.Add([]byte(`{"version":1}[]`))
 	f.Add([]byte(`[{"a":{}},1,"x",null,true]`))
