@@ -2,8 +2,11 @@
 // podman with the same runsc, measured alternately in one run: other load and
 // the machine's drift then meet both alike.
 //
-//	make bench              about two minutes
-//	BENCH_N=100 make bench  more turns, smaller spread
+//	make bench                        everything
+//	BENCH=start make bench            start-up and memory: about two minutes
+//	BENCH=git make bench              work in a workspace of 20,000 files
+//	BENCH=git BENCH_WORK='log|rg' …   those of them whose names match
+//	BENCH_N=100 make bench            more turns, smaller spread
 //
 // An aim that is missed is told, not failed.
 package main
@@ -11,6 +14,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"testing"
 	"text/tabwriter"
@@ -30,34 +34,81 @@ const (
 )
 
 func main() {
-	turns := defaultTurns
+	turns, gitTurns := defaultTurns, defaultGitTurns
 	if v := os.Getenv("BENCH_N"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 3 {
 			fmt.Fprintf(os.Stderr, "BENCH_N=%q is not a number of turns (3 or more)\n", v)
 			os.Exit(2)
 		}
-		turns = n
+		turns, gitTurns = n, n
+	}
+	only, err := regexp.Compile(os.Getenv("BENCH_WORK"))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "BENCH_WORK: %v\n", err)
+		os.Exit(2)
+	}
+	var tests []testing.InternalTest
+	section := func(name string, run func(t *testing.T)) {
+		if v := os.Getenv("BENCH"); v == "" || v == name {
+			tests = append(tests, testing.InternalTest{Name: name, F: run})
+		}
+	}
+	section("start", func(t *testing.T) { runStart(t, turns) })
+	section("git", func(t *testing.T) { runGit(t, gitTurns, only) })
+	if len(tests) == 0 {
+		fmt.Fprintf(os.Stderr, "BENCH=%q is not a section (start, git)\n", os.Getenv("BENCH"))
+		os.Exit(2)
 	}
 	// The harness makes places for tests, so the benchmark is one to it.
-	testing.Main(func(_, _ string) (bool, error) { return true, nil }, []testing.InternalTest{
-		{Name: "bench", F: func(t *testing.T) { run(t, turns) }},
-	}, nil, nil)
+	testing.Main(func(_, _ string) (bool, error) { return true, nil }, tests, nil, nil)
 }
 
-func run(t *testing.T, turns int) {
-	b := newBench(t, turns)
+// table prints aligned rows.
+func table(t *testing.T) (row func(format string, args ...any), flush func()) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	row := func(format string, args ...any) {
+	row = func(format string, args ...any) {
 		if _, err := fmt.Fprintf(out, format+"\n", args...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	flush := func() {
+	flush = func() {
 		if err := out.Flush(); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return row, flush
+}
+
+func runGit(t *testing.T, turns int, only *regexp.Regexp) {
+	b := &bench{Harness: harness.New(t, harness.Options{}), t: t, turns: turns}
+	g := newGitBench(b)
+	row, flush := table(t)
+	row("%s\ngit, 20k files; %d turns; milliseconds: median [quartiles]; ratios: median of the turns' own [quartiles]\n", b.machine(), turns)
+	row("in a workspace\tplain runsc, ms\tlazaret, ms\tto plain\taim")
+	// A row is shown as soon as it is there: the next may take minutes.
+	each := func(p pair) {
+		row("  %-42s\t%s\t%s\t%s\t%s", p.name, p.plain.ms(), p.guarded.ms(), p.guarded.ratio(p.plain), atMost(p.guarded.ratio(p.plain).median, p.aim))
+		flush()
+	}
+	if only.MatchString("status") {
+		each(g.cold())
+	}
+	g.warm(only, each)
+	if resident, private, ok := g.guardMemory(); ok {
+		row("\nguard's memory\t%.1f MB resident\t%.1f MB its own", float64(resident)/(1<<20), float64(private)/(1<<20))
+	} else {
+		row("\nno guard runs")
+	}
+	if g.goRoot == "" {
+		row("no Go in /usr/local/go or /usr/lib/go: go build was not measured")
+	}
+	flush()
+}
+
+func runStart(t *testing.T, turns int) {
+	b := newBench(t, turns)
+	row, flush := table(t)
 	row("%s\n%d turns; milliseconds: median [quartiles]; ratios: median of the turns' own [quartiles]\n", b.machine(), turns)
 
 	starts := b.starts()

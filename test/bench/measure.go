@@ -194,25 +194,8 @@ func (b *bench) memory() []memory {
 	measure := func(name string) memory {
 		time.Sleep(3 * time.Second) // idle
 		pid := b.Domain("default", b.used).PID
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			b.t.Fatal(err)
-		}
 		m := memory{name: name}
-		for line := range strings.Lines(string(data)) {
-			f := strings.Fields(line)
-			if len(f) < 2 {
-				continue
-			}
-			kb, err := strconv.Atoi(f[1])
-			switch {
-			case err != nil:
-			case f[0] == "VmRSS:":
-				m.resident = kb << 10
-			case f[0] == "RssAnon:":
-				m.private = kb << 10
-			}
-		}
+		m.resident, m.private = b.residentMemory(strconv.Itoa(pid))
 		return m
 	}
 	all := []memory{measure("1 container")}
@@ -220,6 +203,30 @@ func (b *bench) memory() []memory {
 		b.Podman(b.podmanRun(lazaret, b.used, "-d", fmt.Sprintf("--name=more%d", i), harness.Busybox, "sleep", "100000")...).OK(b.t)
 	}
 	return append(all, measure("10 containers"))
+}
+
+// residentMemory is a process's resident memory and the part that is its own, in
+// bytes.
+func (b *bench) residentMemory(pid string) (resident, private int) {
+	data, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		kb, err := strconv.Atoi(f[1])
+		switch {
+		case err != nil:
+		case f[0] == "VmRSS:":
+			resident = kb << 10
+		case f[0] == "RssAnon:":
+			private = kb << 10
+		}
+	}
+	return resident, private
 }
 
 // machine names what the numbers depend on.
