@@ -130,12 +130,17 @@ func (s *shim) create() error {
 	if r.loopback {
 		hookEnv = append(hookEnv, "LAZARET_LOOPBACK=1")
 	}
+	var pathDirs []string
+	if r.anchor.Workspace != "" && spec.HasProgram(r.doc, r.bundle, "git") {
+		pathDirs = []string{spec.RunPath + "/bin"} // a git that tells why the guard refuses
+	}
 	plan := spec.Plan{
 		ContainerID: r.id, Profile: r.profile.Name, DomainHash: r.anchor.Hash,
 		Workspace: workspace, Sources: guard.through(res.GuardDir), Binds: bindsOf(res.Binds),
 		Env:    []string{"LAZARET_RUNTIME=" + shortVersion()},
 		RunDir: res.RunDir, ClientPath: client,
 		TerminfoDir: spec.RunPath + "/terminfo",
+		PathDirs:    pathDirs,
 		HookPath:    hook, HookArgs: []string{r.anchor.Hash}, HookEnv: hookEnv,
 		HookTimeoutSeconds: hookTimeout,
 		Masks:              guard.covered,
@@ -150,7 +155,7 @@ func (s *shim) create() error {
 		Version: containerstate.Version, ID: r.id, Domain: r.anchor,
 		ControlDir: r.cfg.General.ControlDir, LogLevel: r.cfg.General.LogLevel,
 		Runsc: r.low.path, RunscRoot: root, RunscFlags: r.flags, HideNet: probe.hideNet(),
-		RunDir: res.RunDir, Bundle: r.bundle, Notes: slices.Concat(r.warnings, r.notes),
+		RunDir: res.RunDir, PathDirs: pathDirs, Bundle: r.bundle, Notes: slices.Concat(r.warnings, r.notes),
 	}); err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func (s *shim) execProcess(st *containerstate.State, session string) (terminal b
 	if err != nil {
 		return false, nil, err
 	}
-	out, err := spec.RewriteProcess(data, spec.ProcessPlan{Env: own, TerminfoDir: spec.RunPath + "/terminfo"})
+	out, err := spec.RewriteProcess(data, spec.ProcessPlan{Env: own, PathDirs: st.PathDirs, TerminfoDir: spec.RunPath + "/terminfo"})
 	if err != nil {
 		return false, nil, err
 	}

@@ -51,8 +51,10 @@ type State struct {
 	RunscFlags []string      `json:"runsc_flags"` // global flags that Lazaret adds to every call
 	HideNet    bool          `json:"hide_net"`    // start needs /proc/sys/net covered
 	RunDir     string        `json:"run_dir"`     // shown at /run/lazaret
-	Bundle     string        `json:"bundle"`
-	Notes      []string      `json:"notes,omitempty"`
+	// PathDirs come first in PATH of what is executed in the container.
+	PathDirs []string `json:"path_dirs,omitempty"`
+	Bundle   string   `json:"bundle"`
+	Notes    []string `json:"notes,omitempty"`
 }
 
 // Lease is what the coordinator knows of the processes behind a container.
