@@ -605,8 +605,21 @@ func (s *shim) startSpec(a domain.Anchor, controlDir, logLevel string) (wire.Sta
 	}
 	return wire.StartSpec{
 		Version: wire.Version, Domain: a, ControlDir: controlDir, LogLevel: logLevel,
-		RuntimeDir: s.env.RuntimeDir, ClientPath: client, RealUID: s.env.UID, Home: s.env.Home,
+		RuntimeDir: s.env.RuntimeDir, ClientPath: client, RealUID: s.env.UID,
+		Home: s.env.Home, ConfigHome: s.env.ConfigHome, GitEnv: gitEnv(os.Environ()),
 	}, nil
+}
+
+// gitEnv is the part of an environment that git obeys.
+func gitEnv(environ []string) []string {
+	var out []string
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if strings.HasPrefix(name, "GIT_") || slices.Contains([]string{"VISUAL", "EDITOR", "PAGER", "SSH_ASKPASS"}, name) {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // coordinated calls f with a connection to the domain's coordinator, once more

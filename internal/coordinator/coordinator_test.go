@@ -82,7 +82,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	f := &fixture{t: t, ws: ws, spec: wire.StartSpec{
 		Version: wire.Version, Domain: domain.New("default", ws, filepath.Join(dir, "data")),
-		ControlDir: control, RuntimeDir: runtime, LogLevel: "debug", ClientPath: client, RealUID: os.Getuid(),
+		ControlDir: control, RuntimeDir: runtime, LogLevel: "debug", ClientPath: client, RealUID: os.Getuid(), Home: dir,
 	}}
 	t.Cleanup(func() {
 		if pid := f.pid(); pid > 0 {

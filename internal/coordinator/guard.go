@@ -53,6 +53,7 @@ type guard struct {
 	proc *process
 	hold *os.File      // its standard input, whose end is its own
 	done chan struct{} // closed once it has ended
+	more []wire.Bind   // what is mounted of it beside the workspace
 	cut  atomic.Bool   // the host has removed or replaced .git
 }
 
@@ -229,7 +230,7 @@ func (c *Coordinator) guarded(ctx context.Context, ct *container, req *wire.Prep
 		return nil, refused("git, masks or read_only of profile %q have changed since container %.12s was made, which sees the workspace by the old ones: end it first", c.spec.Domain.Profile, others[0])
 	}
 	if old != nil && !old.ended() && sameGuard(old.req, *req) {
-		return c.binds(), nil
+		return old.more, nil
 	}
 	if err := c.dropGuard(); err != nil {
 		return nil, refused("guard over the workspace: %w", err)
@@ -244,7 +245,7 @@ func (c *Coordinator) guarded(ctx context.Context, ct *container, req *wire.Prep
 	c.log.Info("guard serves", "pid", g.proc.pid, "git", req.Git, "masks", req.Masks, "read_only", req.ReadOnly)
 	go c.watchGuard(g)
 	go joinScope(context.WithoutCancel(ctx), c.spec, c.log, "guard", g.proc.pid)
-	return c.binds(), nil
+	return g.more, nil
 }
 
 func refused(format string, args ...any) error {
@@ -274,6 +275,10 @@ func (c *Coordinator) newGuard(ctx context.Context, req *wire.PrepareRequest) (*
 		return nil, err
 	}
 	o := c.guardOptions(req)
+	more, err := c.findGit(&o)
+	if err != nil {
+		return nil, err
+	}
 	for _, d := range []string{o.Mountpoint, o.MemoryDir, o.ShadowDir} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, err
@@ -284,12 +289,8 @@ func (c *Coordinator) newGuard(ctx context.Context, req *wire.PrepareRequest) (*
 		return nil, err
 	}
 	g.req = *req
+	g.more = append(more, wire.Bind{Source: filepath.Join(o.Mountpoint, gitsentry.InfoName), Destination: "/run/lazaret/guard", ReadOnly: true})
 	return g, nil
-}
-
-// binds are what is mounted in the sandboxes beside the workspace.
-func (c *Coordinator) binds() []wire.Bind {
-	return []wire.Bind{{Source: filepath.Join(c.guardDir(), gitsentry.InfoName), Destination: "/run/lazaret/guard", ReadOnly: true}}
 }
 
 // watchGuard tells of a guard that ends by itself. Its mount stays, dead, while

@@ -26,6 +26,7 @@ import (
 const startFile = "start.json"
 
 func writeStart(spec wire.StartSpec) error {
+	spec.GitEnv = nil // may hold what is secret, and nobody starts a guard by this
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return fmt.Errorf("keep how the coordinator was started: %w", err)

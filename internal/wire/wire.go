@@ -171,7 +171,11 @@ type StartSpec struct {
 	LogLevel   string        `json:"log_level"`
 	ClientPath string        `json:"client_path"` // lazaret-escalate on the host
 	RealUID    int           `json:"real_uid"`    // the developer's uid in the initial namespace
-	Home       string        `json:"home"`        // the developer's, "" when unknown
+	// Home, ConfigHome and GitEnv tell what git on the host obeys: the developer's
+	// home, XDG_CONFIG_HOME ("" for none), and of his environment what git reads.
+	Home       string   `json:"home,omitempty"`
+	ConfigHome string   `json:"config_home,omitempty"`
+	GitEnv     []string `json:"git_env,omitempty"`
 	// Starter is the pid of the process that starts it, its parent; 0 for none
 	// whose end matters.
 	Starter int `json:"starter,omitempty"`

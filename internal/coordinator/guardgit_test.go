@@ -1,0 +1,115 @@
+package coordinator
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/gitsentry"
+	"github.com/lazaret-dev/lazaret/internal/wire"
+)
+
+// git runs on a repository with nobody's configuration but home's.
+func git(t *testing.T, home, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", args...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1"}
+	for _, who := range []string{"AUTHOR", "COMMITTER"} {
+		cmd.Env = append(cmd.Env, "GIT_"+who+"_NAME=a", "GIT_"+who+"_EMAIL=a@example.org")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("git %q: %v: %s", args, err, out)
+	}
+}
+
+func TestFindGit(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("needs git")
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	home, main := dir+"/home", dir+"/main"
+	for _, d := range []string{home, main + "/part", dir + "/bare"} {
+		must(t, os.MkdirAll(d, 0o700))
+	}
+	git(t, home, main, "init", "-q")
+	git(t, home, main, "commit", "-q", "--allow-empty", "-m", "one")
+	git(t, home, main, "worktree", "add", "-q", dir+"/linked")
+	git(t, home, main, "config", "core.hooksPath", "part/hooks")
+	must(t, os.WriteFile(home+"/.gitconfig", []byte("[include]\n\tpath = "+main+"/part/more.conf\n"), 0o600))
+	must(t, os.MkdirAll(dir+"/linked2", 0o700))
+	must(t, os.WriteFile(dir+"/linked2/.git", []byte("gitdir: "+main+"/.git/worktrees/linked\n"), 0o600))
+	tests := []struct {
+		name, ws             string
+		env                  []string
+		memory, readOnly     []string
+		gitDir, worktreeName string
+		bind                 string
+		fails                string
+	}{
+		{name: "none", ws: dir + "/bare"},
+		{name: "a repository", ws: main, memory: []string{"part/hooks"}, readOnly: []string{"part/more.conf"}},
+		{name: "a part of one", ws: main + "/part", memory: []string{"hooks"}, readOnly: []string{"more.conf"}},
+		{name: "a linked worktree", ws: dir + "/linked", memory: []string{"part/hooks"}, gitDir: main + "/.git", worktreeName: "linked", bind: main + "/.git"},
+		{name: "a forged one", ws: dir + "/linked2", fails: "not to this one"},
+		{name: "an editor in the workspace", ws: dir + "/bare", env: []string{"GIT_EDITOR=" + dir + "/bare/bin/edit --wait"}, readOnly: []string{"bin/edit"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &Coordinator{spec: wire.StartSpec{Home: home, RealUID: os.Getuid(), GitEnv: tt.env, Domain: domain.New("p", tt.ws, dir), RuntimeDir: dir}, runDir: dir + "/run"}
+			o := c.guardOptions(&wire.PrepareRequest{Git: "sentry"})
+			binds, err := c.findGit(&o)
+			if tt.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.fails) {
+					t.Errorf("got %+v, %v", o, err)
+				}
+				return
+			}
+			must(t, err)
+			if err := o.Validate(); err != nil {
+				t.Error(err)
+			}
+			if !slices.Equal(o.Memory, tt.memory) || !slices.Equal(o.ReadOnly, tt.readOnly) || o.GitDir != tt.gitDir || o.WorktreeName != tt.worktreeName {
+				t.Errorf("got %+v", o)
+			}
+			want := []wire.Bind{{Source: filepath.Join(o.Mountpoint, gitsentry.GitDirName), Destination: tt.bind}}
+			if tt.bind == "" {
+				want = nil
+			}
+			if !slices.Equal(binds, want) {
+				t.Errorf("binds %+v, want %+v", binds, want)
+			}
+		})
+	}
+}
+
+func TestGuardOfALinkedWorktree(t *testing.T) {
+	needsMounts(t)
+	f := newFixture(t)
+	main := filepath.Join(filepath.Dir(f.ws), "main")
+	must(t, os.Mkdir(main, 0o700))
+	git(t, f.spec.Home, main, "init", "-q")
+	git(t, f.spec.Home, main, "commit", "-q", "--allow-empty", "-m", "one")
+	git(t, f.spec.Home, main, "worktree", "add", "-q", f.ws)
+	_ = f.ensure().Close()
+	pid := f.pid()
+	res, err := f.guardPrepare("c1", nil)
+	must(t, err)
+	i := slices.IndexFunc(res.Binds, func(b wire.Bind) bool { return b.Destination == main+"/.git" && !b.ReadOnly })
+	if i < 0 {
+		t.Fatalf("binds %+v", res.Binds)
+	}
+	if head, err := os.ReadFile(filepath.Join(res.Binds[i].Source, "HEAD")); err != nil || !strings.HasPrefix(string(head), "ref:") {
+		t.Errorf("HEAD through the guard: %q, %v", head, err)
+	}
+	if err := os.WriteFile(filepath.Join(res.Binds[i].Source, "config"), nil, 0o600); err == nil {
+		t.Error("config was written")
+	}
+	must(t, f.release("c1"))
+	f.gone(pid)
+}
