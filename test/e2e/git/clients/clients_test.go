@@ -64,24 +64,28 @@ func TestClientsReadAndCommit(t *testing.T) {
 	h.WriteFile(filepath.Join(tools, "gogit"), string(program))
 	h.Run("chmod", "0755", filepath.Join(tools, "gogit")).OK(t)
 
-	plain, lazaret := sides.Both(t, h, repository)
-	for _, s := range []sides.Side{plain, lazaret} {
-		s.Start(t, s.Name, "-v", tools+":/clients:ro", "--env=NODE_PATH=/opt/node/node_modules", "--env=HOME=/tmp", harness.Tools)
-	}
-	for name, c := range map[string][]string{
-		"go-git":         {"/clients/gogit"},
-		"isomorphic-git": {"node", "/clients/isomorphic.cjs"},
-		"libgit2":        {"python3", "/clients/libgit2.py"},
+	for _, c := range []struct {
+		name, tag string
+		command   []string
+	}{
+		{"go-git", "gogit", []string{"/clients/gogit"}},
+		{"isomorphic-git", "isomorphic", []string{"node", "/clients/isomorphic.cjs"}},
+		{"libgit2", "libgit2", []string{"python3", "/clients/libgit2.py"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			want := plain.Exec(plain.Name, c...).OK(t)
-			got := lazaret.Exec(lazaret.Name, c...).OK(t)
+		t.Run(c.name, func(t *testing.T) {
+			plain, lazaret := sides.Both(t, h, c.tag, repository)
+			var results []harness.Result
+			for _, s := range []sides.Side{plain, lazaret} {
+				args := []string{"-v", tools + ":/clients:ro", "--env=NODE_PATH=/opt/node/node_modules", "--env=HOME=/tmp", harness.Tools}
+				results = append(results, s.Run(append(args, c.command...)...))
+			}
+			want, got := results[0].OK(t), results[1].OK(t)
 			if d := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); d != "" {
 				t.Errorf("-plain +lazaret:\n%s", d)
 			}
 			state := lazaret.State(t)
-			sides.Compare(t, name, plain.State(t), state)
-			if !strings.Contains(state["references"], "refs/tags/"+filepath.Base(strings.TrimSuffix(name, "-git"))) && name != "go-git" {
+			sides.Compare(t, c.name, plain.State(t), state)
+			if !strings.Contains(state["references"], "refs/tags/"+c.tag) {
 				t.Errorf("the host has no tag of the client's:\n%s", state["references"])
 			}
 		})

@@ -27,15 +27,16 @@ type Side struct {
 	args      []string
 }
 
-// Both makes the two sides. script makes the repository, as the user, in an empty
-// directory; it runs once, and the other side gets a copy.
-func Both(t *testing.T, h *harness.Harness, script string) (plain, lazaret Side) {
+// Both makes the two sides, in directories whose names begin with name. script
+// makes the repository, as the user, in an empty directory; it runs once, and the
+// other side gets a copy.
+func Both(t *testing.T, h *harness.Harness, name, script string) (plain, lazaret Side) {
 	t.Helper()
-	plain = Side{Name: "plain", Workspace: filepath.Join(h.Dir, "plain"), h: h, args: []string{"--runtime=" + h.Sandbox, "--runtime-flag=ignore-cgroups"}}
+	plain = Side{Name: "plain", Workspace: filepath.Join(h.Dir, name+"-plain"), h: h, args: []string{"--runtime=" + h.Sandbox, "--runtime-flag=ignore-cgroups"}}
 	if !h.Debian() {
 		plain.args = append(plain.args, "--runtime-flag=overlay2=none") // as Lazaret does
 	}
-	lazaret = Side{Name: "lazaret", Workspace: filepath.Join(h.Dir, "guarded"), h: h, args: []string{"--runtime=lazaret"}}
+	lazaret = Side{Name: "lazaret", Workspace: filepath.Join(h.Dir, name+"-guarded"), h: h, args: []string{"--runtime=lazaret"}}
 	h.Run("mkdir", plain.Workspace).OK(t)
 	h.Sh(plain.Workspace, script).OK(t)
 	h.Run("cp", "-a", plain.Workspace, lazaret.Workspace).OK(t)

@@ -72,6 +72,7 @@ const worker = `
 			7) git status >/dev/null 2>>/tmp/"$me".log && git log --stat -20 >/dev/null 2>>/tmp/"$me".log && echo "did read" ;;
 		esac
 	done
+	exit 0
 `
 
 // pusher is the third party, on the host.
@@ -101,7 +102,7 @@ func duration(t *testing.T) time.Duration {
 func TestHostAndSandboxTogether(t *testing.T) {
 	t.Parallel()
 	h := harness.New(t, harness.Options{})
-	_, lazaret := sides.Both(t, h, repository)
+	_, lazaret := sides.Both(t, h, "ws", repository)
 	lazaret.Start(t, "sandbox", harness.Debian)
 	length := duration(t)
 	ctx, cancel := context.WithTimeout(context.Background(), length+5*time.Minute)
@@ -145,7 +146,7 @@ func TestHostAndSandboxTogether(t *testing.T) {
 	reach := map[string]map[string]bool{}
 	for _, branch := range []string{"main", "host", "sandbox"} {
 		reach[branch] = map[string]bool{}
-		for hash := range strings.FieldsSeq(git("rev-list", branch)) {
+		for hash := range strings.FieldsSeq(git("rev-list", "refs/heads/"+branch)) {
 			reach[branch][hash] = true
 		}
 	}

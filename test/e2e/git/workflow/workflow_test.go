@@ -181,7 +181,7 @@ func play(t *testing.T, s setting, side sides.Side, script, lines string) []step
 // host has the same afterwards.
 func TestEveryday(t *testing.T) {
 	each(t, func(t *testing.T, s setting, h *harness.Harness) {
-		plain, lazaret := sides.Both(t, h, repository)
+		plain, lazaret := sides.Both(t, h, "ws", repository)
 		want, got := play(t, s, plain, playEveryday, everyday), play(t, s, lazaret, playEveryday, everyday)
 		good := 0
 		for i := range want {
@@ -210,7 +210,7 @@ func TestEveryday(t *testing.T) {
 // guard: the exit code tells, nothing is half done, and the host has what it had.
 func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, s setting, h *harness.Harness) {
-		plain, lazaret := sides.Both(t, h, repository)
+		plain, lazaret := sides.Both(t, h, "ws", repository)
 		for _, p := range play(t, s, plain, playRefused, refused) {
 			if p.code != 0 || !strings.Contains(p.said, "changed: ") {
 				t.Errorf("plain, %s: exit %d, so the guard has nothing to refuse:\n%s", p.line, p.code, p.said)
