@@ -34,7 +34,7 @@ func fullPlan() Plan {
 			{"/run/user/1000/lazaret/domains/0123456789ab/guard/i", "/run/lazaret/guard", true},
 			{"/run/user/1000/lazaret/domains/0123456789ab/guard/g", "/home/u/main/.git", false},
 		},
-		DropAnnotations:    []string{"dev.gvisor.flag.debug"},
+		DropAnnotations: []string{"dev.gvisor.flag.debug"},
 	}
 }
 

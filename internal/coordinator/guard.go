@@ -65,16 +65,15 @@ func startGuard(ctx context.Context, argv []string, o gitsentry.Options, log *sl
 	if err != nil {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
-	var ends [6]*os.File
-	for i := 0; i < len(ends); i += 2 {
-		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
-			for _, f := range ends[:i] {
-				_ = f.Close() // nothing was written
+	var in, hold, words, said, heard, stderr *os.File
+	for _, p := range [][2]**os.File{{&in, &hold}, {&words, &said}, {&heard, &stderr}} {
+		if *p[0], *p[1], err = os.Pipe(); err != nil {
+			for _, f := range []*os.File{in, hold, words, said} {
+				_ = f.Close() // nothing was written, or it is nil
 			}
 			return nil, fmt.Errorf("start the guard: %w", err)
 		}
 	}
-	in, hold, words, said, heard, stderr := ends[0], ends[1], ends[2], ends[3], ends[4], ends[5]
 	defer func() { _ = words.Close() }() // only read
 	g := &guard{hold: hold, done: make(chan struct{})}
 	go g.hear(heard, log)

@@ -166,7 +166,7 @@ func Run(ctx context.Context, h Host, s Settings) Report {
 		d.uplink(),
 		d.network(probe, probeErr),
 		d.overlay(probe, probeErr),
-		d.device("/dev/fuse", "fuse", "the Git Sentry and the State Anchor need it"),
+		d.device("/dev/fuse", "fuse", "the guard needs it read-write, and no workspace is shown without one"),
 		d.device("/dev/net/tun", "tun", "the Network Sidecar's uplink needs it"),
 	)
 	r.Add(Leftovers(LeftoverDirs{
