@@ -60,7 +60,8 @@ const repository = `
 const environment = `
 	export HOME=/tmp/home LC_ALL=C TZ=UTC GIT_PAGER=cat GIT_EDITOR=true GIT_TERMINAL_PROMPT=0 GIT_CONFIG_NOSYSTEM=1
 	if [ -n "$1" ]; then
-		export PATH="$1/usr/bin:$PATH" GIT_EXEC_PATH="$1/usr/lib/git-core" GIT_TEMPLATE_DIR="$1/usr/share/git-core/templates"
+		# After what Lazaret puts first.
+		export PATH="${PATH%%:*}:$1/usr/bin:${PATH#*:}" GIT_EXEC_PATH="$1/usr/lib/git-core" GIT_TEMPLATE_DIR="$1/usr/share/git-core/templates"
 	fi
 	mkdir -p "$HOME"
 	printf '[user]\nname = Agent\nemail = agent@example.test\n[init]\ndefaultBranch = main\n[advice]\nsetUpstreamFailure = true\n' >"$HOME/.gitconfig"
@@ -139,12 +140,12 @@ type setting struct {
 }
 
 func settings() []setting {
-	all := []setting{{name: "trixie", runsc: harness.SandboxCurrent, image: harness.Debian}}
-	older := setting{name: "bookworm, keep-id", runsc: harness.SandboxCurrent, image: harness.Tools, prefix: "/opt/git-bookworm", args: []string{"--userns=keep-id"}}
-	for _, s := range harness.Sandboxes() {
-		older.runsc = s.Path // Debian's, where there is one
+	older := harness.Sandboxes()
+	return []setting{
+		{name: "trixie, keep-id", runsc: harness.SandboxCurrent, image: harness.Debian, args: []string{"--userns=keep-id"}},
+		// Debian's runsc where there is one.
+		{name: "bookworm", runsc: older[len(older)-1].Path, image: harness.Tools, prefix: "/opt/git-bookworm"},
 	}
-	return append(all, older)
 }
 
 func each(t *testing.T, test func(t *testing.T, s setting, h *harness.Harness)) {
