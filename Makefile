@@ -19,8 +19,8 @@ COMMIT      := $(shell git describe --always --abbrev=12 --dirty --match '' 2>/d
 VERSION     := $(shell git describe --tags --match 'v[0-9]*' --abbrev=0 2>/dev/null | sed 's/^v//' | grep . || echo 0.0.0-dev)
 LDFLAGS     := -s -w -X $(VERSION_PKG).Version=$(VERSION) -X $(VERSION_PKG).Commit=$(COMMIT)
 GOBUILD      = CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) $(GO) build -trimpath -ldflags '$(LDFLAGS)$(1)'
-# As git in a sandbox it works without Go's runtime; see internal/gitwrap.
-ESCALATE_ENTRY := -E _lazaret_escalate
+# What these do most often is done before Go's runtime starts; see internal/early.
+EARLY       := lazaret-runtime lazaret-escalate
 
 # bin/ holds this machine's binaries, bin/<arch>/ another architecture's.
 HOST_ARCH := $(shell $(GO) env GOHOSTARCH)
@@ -39,8 +39,8 @@ E2E_RUN  ?= .
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
 	@mkdir -p $(BIN)
-	$(GOBUILD) -o $(BIN)/ $(addprefix ./cmd/,$(filter-out lazaret-escalate,$(BINARIES)))
-	$(call GOBUILD, $(ESCALATE_ENTRY)) -o $(BIN)/ ./cmd/lazaret-escalate
+	$(call GOBUILD,) -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(EARLY),$(BINARIES)))
+	$(call GOBUILD, -E _lazaret_entry) -o $(BIN)/ $(addprefix ./cmd/,$(EARLY))
 
 build-all: ## the binaries for amd64 and arm64
 	$(MAKE) build GOARCH=amd64

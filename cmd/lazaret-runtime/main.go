@@ -4,6 +4,7 @@ package main
 import (
 	"os"
 
+	_ "github.com/lazaret-dev/lazaret/internal/early" // the entry that make build sets
 	"github.com/lazaret-dev/lazaret/shim"
 )
 

@@ -1,7 +1,7 @@
 // Package containerstate owns the small files that one container leaves for
 // later calls of the runtime, which get next to no environment of their own:
-// <runtime dir>/containers/<id>/state.json from the shim, lease.json from the
-// coordinator.
+// <runtime dir>/containers/<id>/state.json and call from the shim, lease.json from
+// the coordinator.
 package containerstate
 
 import (
@@ -70,8 +70,19 @@ type Lease struct {
 // Dir is the container's directory below runtimeDir. id must be valid.
 func Dir(runtimeDir, id string) string { return filepath.Join(runtimeDir, "containers", id) }
 
-// WriteState makes dir if needed and replaces its state.json.
-func WriteState(dir string, s State) error { return write(dir, "state.json", s) }
+// WriteState makes dir if needed and replaces its state.json. Where later calls
+// need no more than that, its call file tells the runtime and its flags: for
+// internal/early, which reads no JSON.
+func WriteState(dir string, s State) error {
+	if err := write(dir, "state.json", s); err != nil || s.HideNet {
+		return err
+	}
+	call := append([]string{s.Runsc}, s.RunscFlags...)
+	if strings.Contains(strings.Join(call, ""), "\x00") {
+		return nil // no program could take it
+	}
+	return atomicfile.Write(filepath.Join(dir, "call"), []byte(strings.Join(call, "\x00")+"\x00"), 0o600, false)
+}
 
 // WriteLease replaces dir's lease.json; the directory must exist.
 func WriteLease(dir string, l Lease) error { return write(dir, "lease.json", l) }

@@ -1,12 +1,7 @@
 // Package gitwrap owns the program that stands before git on a sandbox's PATH.
 // Git works as without it, and where the guard over the workspace refuses what
-// git wants to write, one line says why and what to do.
-//
-// Most calls of git cannot be refused, and each would pay for the start of Go's
-// runtime, which takes longer than git itself. So the way of a call that is not
-// refused lies before the runtime: the linker's flag -E _lazaret_escalate makes
-// an assembly function the program's entry, which calls early. Without the flag
-// git is started as it is and nothing is explained.
+// git wants to write, one line says why and what to do. Most calls never come
+// here: see internal/early, without which git is started as it is.
 package gitwrap
 
 import (
@@ -21,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"unicode"
+
+	"github.com/lazaret-dev/lazaret/internal/early"
 )
 
 // Exit statuses where git was not run.
@@ -32,18 +29,17 @@ const (
 // Called tells whether a program of this name is to be git.
 func Called(argv0 string) bool { return filepath.Base(argv0) == "git" }
 
-// Main finishes what early began for argv and returns the exit status.
+// Main says what there is to say of a call of git, or becomes git. It returns the
+// exit status.
 func Main(argv []string, stderr io.Writer) int {
-	switch outcome.kind {
-	case wouldWriteConfig:
-		_, _ = io.WriteString(stderr, refusal(argv, outcome.verb)) // nowhere left to tell
+	switch o := early.Git(); {
+	case o.Refused:
+		_, _ = io.WriteString(stderr, refusal(argv, o.Verb)) // nowhere left to tell
 		return exitRefused
-	case ended:
-		if line := explain(argv, outcome.status == 0, readRefusals(), outcome.before); line != "" {
-			_, _ = io.WriteString(stderr, line)
-		}
-		finish(outcome.status) // by git's own signal, if it was one
-		return exitRefused
+	case o.Ended:
+		data, _ := os.ReadFile(early.RefusalsFile()) // what cannot be read explains nothing
+		_, _ = io.WriteString(stderr, explain(argv, o.Succeeded(), data, o.Before))
+		o.Finish()
 	}
 	err := execGit(argv)
 	_, _ = fmt.Fprintf(stderr, "lazaret: git: %v\n", err)
@@ -64,12 +60,6 @@ func execGit(argv []string) error {
 		}
 	}
 	return errors.New("there is no git on PATH")
-}
-
-func readRefusals() []byte {
-	// Bounded by the guard; what cannot be read explains nothing.
-	data, _ := os.ReadFile(refusalsFile)
-	return data
 }
 
 // entry is one line of the guard's file.

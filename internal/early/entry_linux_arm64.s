@@ -1,12 +1,12 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// The kernel jumps here where the linker was given -E _lazaret_escalate. early
+// The kernel jumps here where the linker was given -E _lazaret_entry. early
 // may replace the process; else Go starts as if nothing had been.
 //
 // The frame: 8 and 16 are early's arguments, 24 keeps the stack pointer, and the
 // scratch comes after them.
-TEXT _lazaret_escalate(SB), NOSPLIT|NOFRAME, $0
+TEXT _lazaret_entry(SB), NOSPLIT|NOFRAME, $0
 	MOVD RSP, R19
 	SUB  $(const_scratchSize+64), RSP, R20
 	AND  $~15, R20

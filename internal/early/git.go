@@ -1,4 +1,4 @@
-package gitwrap
+package early
 
 import (
 	"syscall"
@@ -6,10 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// This file runs before Go's runtime, on the process's first stack: no
-// allocation, no goroutine, no function that may grow its stack. The compiler
-// and the linker hold the last; see also entry_linux_*.s.
 
 // refusalsFile is where the guard tells what it refused, one line a refusal,
 // newest last, each beginning with its number. A test sets another by the linker.
@@ -30,34 +26,41 @@ const (
 	mayWrite                     // whatever it is
 	mayTrack                     // may make a branch that tracks another, unless told not to
 	wouldWriteConfig             // does half of it before the config, which it cannot write
-	ended                        // has run, and something was refused
 )
 
-// outcome is what early leaves for Main.
-var outcome struct { //nolint:gochecknoglobals // nobody else can carry it over the start of the runtime
-	kind   kind
-	verb   int    // its index in argv
-	status uint32 // wait4(2)'s
-	before uint64 // the last refusal before git ran
+// GitOutcome is what became of a call of git before Go started.
+type GitOutcome struct {
+	Refused bool   // not run, as it would be left half done
+	Ended   bool   // run to its end, and something was refused
+	Verb    int    // its index in the arguments
+	Before  uint64 // the number of the last refusal before git ran
+	status  uint32 // wait4(2)'s
 }
 
-// scratch is early's memory; what is in it at first is of no meaning.
-type scratch struct {
-	call      call
-	path      [4096]byte // git's
-	buf       [4096]byte
-	argv      [512]*byte
-	self, st  syscall.Stat_t
+// Succeeded tells whether git has ended with status 0.
+func (o GitOutcome) Succeeded() bool { return o.status == 0 }
+
+// Finish ends this process as git has ended, by a signal too.
+func (o GitOutcome) Finish() { finish(o.status) }
+
+// gitOutcome is written before the runtime starts, and then no more.
+var gitOutcome GitOutcome //nolint:gochecknoglobals // nothing else carries it over the start of the runtime
+
+// Git is what became of a call of git; the zero GitOutcome where Go has to start
+// it.
+func Git() GitOutcome { return gitOutcome }
+
+// RefusalsFile is where the guard tells what it refused.
+func RefusalsFile() string { return refusalsFile }
+
+// git is beforeGit's part of the scratch.
+type git struct {
+	call      gitCall
 	info      siginfo
 	oldMask   uint64
 	oldAction sigaction
 	status    uint32
 }
-
-// scratchSize is what the entry gives.
-const scratchSize = 16 << 10
-
-var _ [scratchSize - unsafe.Sizeof(scratch{})]byte
 
 // sigaction and siginfo are the kernel's, alike on both architectures.
 type (
@@ -69,26 +72,22 @@ type (
 	}
 )
 
-// call is one call of git.
-type call struct {
-	argc   int
-	argv   *[1 << 16]*byte // ends with nil
-	envp   *[1 << 16]*byte // ends with nil
-	verb   int             // index of the first word that is no option, 0 for none
-	dir    *byte           // -C
-	gitDir *byte           // --git-dir or GIT_DIR
-	odd    bool            // which repository it is about is not known
-	search *byte           // PATH
+// gitCall is one call of git.
+type gitCall struct {
+	*call
+	verb   int   // index of the first word that is no option, 0 for none
+	dir    *byte // -C
+	gitDir *byte // --git-dir or GIT_DIR
+	odd    bool  // which repository it is about is not known
 }
 
-// early is the entry's. It returns where Go has something to do.
+// beforeGit becomes git where nothing that it may do can be refused. Else it runs
+// git, and returns where there is something to say.
 //
 //go:nosplit
-func early(sp unsafe.Pointer, s *scratch) {
-	c := &s.call
-	if !c.read(sp) {
-		return
-	}
+func beforeGit(start *call, s *scratch) {
+	c := &s.git.call
+	*c = gitCall{call: start, gitDir: start.getenv("GIT_DIR=")}
 	c.options()
 	k := c.kind()
 	var before uint64
@@ -106,7 +105,7 @@ func early(sp unsafe.Pointer, s *scratch) {
 		before, _ = lastRefusal(s) // the guard counts the question
 	}
 	if k == wouldWriteConfig {
-		outcome.kind, outcome.verb = k, c.verb
+		gitOutcome = GitOutcome{Refused: true, Verb: c.verb}
 		return
 	}
 	if !c.find(s) {
@@ -118,10 +117,10 @@ func early(sp unsafe.Pointer, s *scratch) {
 		for i := 1; i <= c.argc; i++ {
 			s.argv[i+2] = c.argv[i]
 		}
-		argv = (*[1 << 16]*byte)(unsafe.Pointer(&s.argv))
+		argv = (*words)(unsafe.Pointer(&s.argv))
 	}
 	if k == harmless {
-		execve(s, argv)
+		execve(s, argv, c.envp)
 		return
 	}
 	if !run(s, argv) {
@@ -129,41 +128,15 @@ func early(sp unsafe.Pointer, s *scratch) {
 	}
 	after, ok := lastRefusal(s)
 	if ok && after == before {
-		finish(s.status)
+		finish(s.git.status)
 	}
-	outcome.kind, outcome.verb, outcome.status, outcome.before = ended, c.verb, s.status, before
-}
-
-// read finds arguments and environment on the first stack, and tells whether
-// this is git.
-//
-//go:nosplit
-func (c *call) read(sp unsafe.Pointer) bool {
-	*c = call{argc: *(*int)(sp)}
-	if c.argc < 1 || c.argc >= len(c.argv) {
-		return false
-	}
-	c.argv = (*[1 << 16]*byte)(unsafe.Add(sp, 8))
-	c.envp = (*[1 << 16]*byte)(unsafe.Add(sp, 8*(c.argc+2)))
-	name := text(c.argv[0])
-	if n := len(name); n < 3 || name[n-3:] != "git" || n > 3 && name[n-4] != '/' {
-		return false
-	}
-	for i := 0; i < len(c.envp) && c.envp[i] != nil; i++ {
-		if v := after(c.envp[i], "PATH="); v != nil {
-			c.search = v
-		}
-		if v := after(c.envp[i], "GIT_DIR="); v != nil {
-			c.gitDir = v
-		}
-	}
-	return true
+	gitOutcome = GitOutcome{Ended: true, Verb: c.verb, Before: before, status: s.git.status}
 }
 
 // options reads git's own options, which come before the verb.
 //
 //go:nosplit
-func (c *call) options() {
+func (c *gitCall) options() {
 	for i := 1; i < c.argc; i++ {
 		a := text(c.argv[i])
 		if len(a) == 0 || a[0] != '-' {
@@ -191,7 +164,7 @@ func (c *call) options() {
 // kind judges a call by its words alone.
 //
 //go:nosplit
-func (c *call) kind() kind {
+func (c *gitCall) kind() kind {
 	if c.verb == 0 {
 		return harmless // git --version
 	}
@@ -253,7 +226,7 @@ func (c *call) kind() kind {
 // letter of valued is that option's value.
 //
 //go:nosplit
-func (c *call) has(short byte, long string, least int, valued string) bool {
+func (c *gitCall) has(short byte, long string, least int, valued string) bool {
 	for i := c.verb + 1; i < c.argc; i++ {
 		a := text(c.argv[i])
 		if len(a) < 2 || a[0] != '-' {
@@ -284,7 +257,7 @@ func (c *call) has(short byte, long string, least int, valued string) bool {
 // word is the first word after the verb that is no option.
 //
 //go:nosplit
-func (c *call) word() string {
+func (c *gitCall) word() string {
 	for i := c.verb + 1; i < c.argc; i++ {
 		if a := text(c.argv[i]); len(a) > 0 && a[0] != '-' {
 			return a
@@ -298,7 +271,7 @@ func (c *call) word() string {
 // one that it keeps.
 //
 //go:nosplit
-func (c *call) configGuarded(s *scratch) bool {
+func (c *gitCall) configGuarded(s *scratch) bool {
 	if c.odd {
 		return false
 	}
@@ -364,11 +337,8 @@ func lastRefusal(s *scratch) (number uint64, ok bool) {
 	var current uint64
 	digits := true // so far, in this line
 	for {
-		n, e := sys(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&s.buf)), uintptr(len(s.buf)), 0)
-		if e == unix.EINTR {
-			continue
-		}
-		if e != 0 || n == 0 || n > uintptr(len(s.buf)) {
+		n, e := read(fd, &s.buf)
+		if e != 0 || n == 0 {
 			break
 		}
 		for _, b := range s.buf[:n] {
@@ -389,11 +359,12 @@ func lastRefusal(s *scratch) (number uint64, ok bool) {
 // find puts into s.path the first git on PATH that is another program than this.
 //
 //go:nosplit
-func (c *call) find(s *scratch) bool {
-	if c.search == nil || stat(unsafe.StringData(selfFile), &s.self) != 0 {
+func (c *gitCall) find(s *scratch) bool {
+	search := c.getenv("PATH=")
+	if search == nil || stat(unsafe.StringData(selfFile), &s.self) != 0 {
 		return false
 	}
-	list := text(c.search)
+	list := text(search)
 	for from := 0; from <= len(list); {
 		to := from
 		for to < len(list) && list[to] != ':' {
@@ -419,24 +390,19 @@ func (c *call) find(s *scratch) bool {
 	return false
 }
 
-//go:nosplit
-func execve(s *scratch, argv *[1 << 16]*byte) {
-	sys(unix.SYS_EXECVE, uintptr(unsafe.Pointer(&s.path)), uintptr(unsafe.Pointer(argv)), uintptr(unsafe.Pointer(s.call.envp)), 0)
-}
-
 // run runs git as a child to its end. Signals and the terminal work as without
 // this process: both are in one process group; what is sent to this process alone
 // is handed on, and it stops and ends as the child does. It returns false where
 // nothing was run.
 //
 //go:nosplit
-func run(s *scratch, argv *[1 << 16]*byte) bool {
+func run(s *scratch, argv *words) bool {
 	// Everything is blocked and waited for. SIGCHLD comes only where it is not
 	// ignored.
 	all := ^uint64(0)
-	sys(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&s.oldMask)), 8)
+	sys(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&s.git.oldMask)), 8)
 	var action sigaction
-	sys(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&action)), uintptr(unsafe.Pointer(&s.oldAction)), 8)
+	sys(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&action)), uintptr(unsafe.Pointer(&s.git.oldAction)), 8)
 	self, _ := sys(unix.SYS_GETPID, 0, 0, 0, 0)
 	child, e := sys(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0)
 	if e == 0 && child == 0 {
@@ -444,7 +410,7 @@ func run(s *scratch, argv *[1 << 16]*byte) bool {
 		sys(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
 		if parent, _ := sys(unix.SYS_GETPPID, 0, 0, 0, 0); parent == self {
 			restore(s)
-			execve(s, argv)
+			execve(s, argv, s.call.envp)
 			sys(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(unsafe.StringData(cannotStart))), uintptr(len(cannotStart)), 0)
 		}
 		sys(unix.SYS_EXIT_GROUP, 126, 0, 0, 0)
@@ -454,22 +420,22 @@ func run(s *scratch, argv *[1 << 16]*byte) bool {
 		return false
 	}
 	for {
-		sig, e := sys(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&s.info)), 0, 8)
+		sig, e := sys(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&s.git.info)), 0, 8)
 		if e != 0 {
 			continue
 		}
 		if syscall.Signal(sig) != unix.SIGCHLD { //nolint:gosec // a signal's number
 			// The terminal's go to the whole group.
-			if s.info.code <= 0 && uintptr(s.info.pid) != child { //nolint:gosec // a pid
+			if s.git.info.code <= 0 && uintptr(s.git.info.pid) != child { //nolint:gosec // a pid
 				sys(unix.SYS_KILL, child, sig, 0, 0)
 			}
 			continue
 		}
-		pid, e := sys(unix.SYS_WAIT4, child, uintptr(unsafe.Pointer(&s.status)), unix.WNOHANG|unix.WUNTRACED, 0)
+		pid, e := sys(unix.SYS_WAIT4, child, uintptr(unsafe.Pointer(&s.git.status)), unix.WNOHANG|unix.WUNTRACED, 0)
 		if e != 0 || pid != child {
 			continue
 		}
-		if syscall.WaitStatus(s.status).Stopped() {
+		if syscall.WaitStatus(s.git.status).Stopped() {
 			sys(unix.SYS_KILL, self, uintptr(unix.SIGSTOP), 0, 0)
 			continue
 		}
@@ -482,8 +448,8 @@ func run(s *scratch, argv *[1 << 16]*byte) bool {
 //
 //go:nosplit
 func restore(s *scratch) {
-	sys(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&s.oldAction)), 0, 8)
-	sys(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.oldMask)), 0, 8)
+	sys(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&s.git.oldAction)), 0, 8)
+	sys(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.git.oldMask)), 0, 8)
 }
 
 // finish ends this process as git has ended.
@@ -503,74 +469,4 @@ func finish(status uint32) {
 		sys(unix.SYS_EXIT_GROUP, 128+sig, 0, 0, 0)
 	}
 	sys(unix.SYS_EXIT_GROUP, uintptr(w.ExitStatus()), 0, 0, 0) //nolint:gosec // 0 to 255
-}
-
-//go:nosplit
-func open(name *byte, flags uintptr) (uintptr, syscall.Errno) {
-	at := unix.AT_FDCWD
-	return sys(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(name)), flags|unix.O_CLOEXEC, 0o600) //nolint:gosec // as the kernel takes it
-}
-
-//go:nosplit
-func stat(name *byte, st *syscall.Stat_t) syscall.Errno {
-	at := unix.AT_FDCWD
-	_, e := sys(unix.SYS_NEWFSTATAT, uintptr(at), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(st)), 0) //nolint:gosec // as the kernel takes it
-	return e
-}
-
-//go:nosplit
-func sys(number, a, b, c, d uintptr) (uintptr, syscall.Errno) {
-	r, _, e := syscall.RawSyscall6(number, a, b, c, d, 0, 0)
-	return r, e
-}
-
-// text is the C string at p, "" for nil.
-//
-//go:nosplit
-func text(p *byte) string {
-	if p == nil {
-		return ""
-	}
-	n := 0
-	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
-		n++
-	}
-	return unsafe.String(p, n)
-}
-
-// after is the rest of a C string that begins with prefix, else nil.
-//
-//go:nosplit
-func after(p *byte, prefix string) *byte {
-	for i := range len(prefix) {
-		if *(*byte)(unsafe.Add(unsafe.Pointer(p), i)) != prefix[i] {
-			return nil
-		}
-	}
-	return (*byte)(unsafe.Add(unsafe.Pointer(p), len(prefix)))
-}
-
-//go:nosplit
-func holds(s string, b byte) bool {
-	for i := range len(s) {
-		if s[i] == b {
-			return true
-		}
-	}
-	return false
-}
-
-// put appends s and a byte to a path of n bytes, and is false where they do not
-// fit.
-//
-//go:nosplit
-func put(buf *[4096]byte, n int, s string, last byte) (int, bool) {
-	if n+len(s)+1 > len(buf) {
-		return n, false
-	}
-	for i := range len(s) {
-		buf[n+i] = s[i]
-	}
-	buf[n+len(s)] = last
-	return n + len(s) + 1, true
 }
