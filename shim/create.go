@@ -28,6 +28,8 @@ const (
 	profileAnnotation   = "dev.lazaret.profile"
 	workspaceAnnotation = "dev.lazaret.workspace"
 
+	// branchTimeout bounds one for which it may have to check out a whole tree.
+	branchTimeout = 10 * time.Minute
 	// callTimeout bounds one request to a coordinator that answers, prepareTimeout
 	// one for which it may have to start a guard, after another's start that failed.
 	callTimeout    = 10 * time.Second
@@ -155,11 +157,11 @@ func (s *shim) create() error {
 		Version: containerstate.Version, ID: r.id, Domain: r.anchor,
 		ControlDir: r.cfg.General.ControlDir, LogLevel: r.cfg.General.LogLevel,
 		Runsc: r.low.path, RunscRoot: root, RunscFlags: r.flags, HideNet: probe.hideNet(),
-		RunDir: res.RunDir, PathDirs: pathDirs, Bundle: r.bundle, Notes: slices.Concat(r.warnings, r.notes),
+		RunDir: res.RunDir, PathDirs: pathDirs, Bundle: r.bundle, Notes: slices.Concat(r.warnings, r.notes, res.Notes),
 	}); err != nil {
 		return err
 	}
-	for _, n := range r.warnings {
+	for _, n := range slices.Concat(r.warnings, res.Notes) {
 		// Engines put this at the head of the container's log.
 		_, _ = fmt.Fprintf(s.stderr, "%s: %s\n", program, oneLine(n))
 	}
@@ -480,9 +482,6 @@ func (s *shim) enforceable(r *request) error {
 	}
 	fresh := func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace && n.Path == "" }
 	r.loopback = p.Network.Mode != "none" && len(networks) == 0 && slices.ContainsFunc(r.doc.Namespaces(), fresh)
-	if p.Git == "branch" && r.anchor.Workspace != "" {
-		return fmt.Errorf(`profile %q asks for git = "branch", which this version cannot do yet: set "sentry", or "off" for a read-only .git`, p.Name)
-	}
 	r.noteUnused()
 	probe := r.low.probe(s.env)
 	if len(probe.Flags) == 0 {
@@ -652,7 +651,11 @@ func coordinated(start wire.StartSpec, f func(*wire.Conn) error) error {
 func (s *shim) prepare(start wire.StartSpec, req wire.PrepareRequest) (wire.PrepareResponse, error) {
 	var res wire.PrepareResponse
 	err := coordinated(start, func(c *wire.Conn) error {
-		if err := c.Call(wire.PathPrepare, req, &res, prepareTimeout); err != nil {
+		limit := prepareTimeout
+		if req.Git == "branch" {
+			limit = branchTimeout
+		}
+		if err := c.Call(wire.PathPrepare, req, &res, limit); err != nil {
 			return err
 		}
 		return c.Close()

@@ -680,6 +680,10 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 			c.removeState(ct.id)
 			return nil, err
 		}
+		if c.guard != nil {
+			res.Notes = c.guard.notes
+			ct.notes = append(ct.notes, res.Notes...)
+		}
 	}
 	if !c.closing {
 		select {

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lazaret-dev/lazaret/internal/gitbranch"
 	"github.com/lazaret-dev/lazaret/internal/gitsentry"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -49,12 +50,13 @@ type guardError struct {
 
 // guard is the process that shows the workspace to the sandboxes.
 type guard struct {
-	req  wire.PrepareRequest // what it was started for
-	proc *process
-	hold *os.File      // its standard input, whose end is its own
-	done chan struct{} // closed once it has ended
-	more []wire.Bind   // what is mounted of it beside the workspace
-	cut  atomic.Bool   // the host has removed or replaced .git
+	req   wire.PrepareRequest // what it was started for
+	proc  *process
+	hold  *os.File      // its standard input, whose end is its own
+	done  chan struct{} // closed once it has ended
+	notes []string      // what the developer should know of it
+	more  []wire.Bind   // what is mounted of it beside the workspace
+	cut   atomic.Bool   // the host has removed or replaced .git
 }
 
 // startGuard runs argv, which must serve o, and returns once it does. Its words
@@ -274,9 +276,21 @@ func (c *Coordinator) newGuard(ctx context.Context, req *wire.PrepareRequest) (*
 		return nil, err
 	}
 	o := c.guardOptions(req)
+	var notes []string
+	if req.Git == "branch" {
+		w, err := gitbranch.Prepare(ctx, gitbranch.Options{Domain: c.spec.Domain, Home: c.spec.Home, ConfigHome: c.spec.ConfigHome})
+		if err != nil {
+			return nil, err
+		}
+		o.Workspace, o.Branch, notes = w.Path, w.Branch, w.Notes
+		notes = append(notes, "the agent works on branch "+w.Branch+": lazaret git status")
+	}
 	more, err := c.findGit(&o)
 	if err != nil {
 		return nil, err
+	}
+	if req.Git == "branch" && (o.GitDir == "" || o.WorktreeName == "") {
+		return nil, fmt.Errorf("the agent's worktree %s is not one of the repository: remove it by lazaret git drop", o.Workspace)
 	}
 	for _, d := range []string{o.Mountpoint, o.MemoryDir, o.ShadowDir} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -287,7 +301,7 @@ func (c *Coordinator) newGuard(ctx context.Context, req *wire.PrepareRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	g.req = *req
+	g.req, g.notes = *req, notes
 	g.more = append(more, wire.Bind{Source: filepath.Join(o.Mountpoint, gitsentry.InfoName), Destination: "/run/lazaret/guard", ReadOnly: true})
 	return g, nil
 }

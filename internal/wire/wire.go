@@ -74,6 +74,8 @@ type PrepareResponse struct {
 	// "" where the domain has none.
 	GuardDir string `json:"guard_dir,omitempty"`
 	Binds    []Bind `json:"binds,omitempty"` // further mounts, after all of the engine's
+	// Notes are what the developer should know of the agent's branch.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Bind is a mount of a host path in the sandbox.
