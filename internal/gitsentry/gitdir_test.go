@@ -294,7 +294,7 @@ func TestBranchOnly(t *testing.T) {
 	for p, want := range map[string]class{
 		"refs/heads/lazaret/agent-x": real, "refs/heads/lazaret/agent-x.lock": real, "refs/heads/lazaret": real,
 		"logs/refs/heads/lazaret/agent-x": real, "refs/heads/main": readOnly, "refs/heads/main.lock": readOnly,
-		"refs/heads/lazaret/agent-y": readOnly, "logs/refs/heads/main": readOnly, "packed-refs": readOnly, "packed-refs.lock": readOnly,
+		"refs/heads/lazaret/agent-y": readOnly, "logs/refs/heads/main": readOnly, "packed-refs": readOnly, "packed-refs.new": readOnly, "packed-refs.lock": real,
 		"HEAD": readOnly, "index": readOnly, "index.lock": readOnly, "MERGE_HEAD": readOnly, "worktrees/w/HEAD": real, "worktrees/w/index": index,
 		"worktrees/w/config.worktree": readOnly, "worktrees/v/HEAD": trees, "refs/tags/t": real, "refs/remotes/o/m": real,
 		"refs/stash": shadow, "logs/refs/stash": shadow, "objects/aa/" + strings.Repeat("b", 38): real, "logs/HEAD": readOnly, "worktrees/w/logs/HEAD": real,

@@ -186,8 +186,8 @@ func branchRule(p, own, branch string) class {
 		return readOnly
 	case branch == "":
 		return c
-	case strings.HasPrefix(p, "packed-refs"):
-		return readOnly // has all branches
+	case p == "packed-refs" || p == "packed-refs.new":
+		return readOnly // has all branches; git takes its lock also to look
 	case strings.HasPrefix(p, "refs/stash") || strings.HasPrefix(p, "logs/refs/stash"):
 		return shadow
 	}
