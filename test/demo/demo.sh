@@ -92,23 +92,36 @@ held "git reads the repository"
 [[ $(stat -c %u "$dir/project/made.txt") == "$DEMO_UID" ]] || fail "made.txt does not belong to $DEMO_USER"
 held "a file made inside is on the host and belongs to $DEMO_USER"
 
-title "4. What the sandbox cannot see or change"
-out=$(sandbox "$IMAGE" bash -c 'ls -A .vscode .idea; echo "[general]" > lazaret.toml' 2>&1) && fail "lazaret.toml could be written"
+title "4. Git Sentry: git works, and can plant nothing"
+before=$(sha256sum "$dir/project/.git/config")
+out=$(sandbox "$IMAGE" bash -c 'git add made.txt && git -c user.name=Agent -c user.email=agent@example.org commit -qm "From inside" && git log --oneline -1
+	git config core.fsmonitor "touch /tmp/pwned"; echo "exit code $?"
+	mv .git .g; echo "#!/bin/sh" > .git/hooks/pre-commit
+	git init -q nested && git -C nested config core.fsmonitor "touch /tmp/pwned" && git -C nested rev-parse --git-dir' 2>&1) || fail "git does not work inside: $out"
+printf '%s\n' "$out" | sed 's/^/  /'
+[[ $(user git -C "$dir/project" log --format=%s -1) == "From inside" ]] || fail "the commit is not on the host"
+held "a commit made inside is on the host"
+grep -q "lazaret: .git/config cannot be changed" <<<"$out" || fail "the refusal is not explained"
+[[ $(sha256sum "$dir/project/.git/config") == "$before" ]] || fail ".git/config was changed"
+held "git's configuration cannot be changed, and the sandbox is told why"
+[[ -d $dir/project/.git && ! -e $dir/project/.git/hooks/pre-commit ]] || fail ".git was moved, or has a hook"
+held ".git cannot be moved, and hooks made inside stay inside"
+[[ -d $dir/project/nested && ! -e $dir/project/nested/.git ]] || fail "the nested repository is on the host"
+held "a repository made inside works there and does not exist on the host"
+
+title "5. What the sandbox cannot see or change"
+out=$(sandbox "$IMAGE" bash -c 'mkdir -p .idea deep/.vscode && touch deep/.vscode/tasks.json; cat .vscode/settings.json; git status --short; echo "[general]" > lazaret.toml' 2>&1) && fail "lazaret.toml could be written"
 grep -q "Read-only file system" <<<"$out" || fail "lazaret.toml: $out"
 held "lazaret.toml is read-only"
-! grep -q settings.json <<<"$out" || fail ".vscode is visible"
-held ".vscode is masked, and .idea, which does not exist, as well"
-[[ ! -e $dir/project/.idea ]] || fail "a stub of .idea stayed on the host"
-held "no stub of .idea stays on the host"
-out=$(sandbox --annotation dev.lazaret.profile=quiet "$IMAGE" bash -c 'echo x >> .git/config; mv .git .g; cat /proc/net/dev' 2>&1)
-printf '%s\n' "$out" | sed 's/^/  /'
-grep -q "config: Read-only file system" <<<"$out" || fail ".git/config could be written"
-[[ -d $dir/project/.git ]] || fail ".git was moved"
-held "profile quiet: .git is read-only and cannot be moved"
+[[ ! -e $dir/project/.idea && ! -e $dir/project/deep/.vscode ]] || fail "an editor's folder was made on the host"
+held ".vscode and .idea made inside stay inside, at any depth"
+out=$(sandbox --annotation dev.lazaret.profile=quiet "$IMAGE" bash -c 'echo x >> .git/HEAD; cat /proc/net/dev' 2>&1)
+grep -q "Read-only file system" <<<"$out" || fail ".git could be written"
+held "profile quiet: .git is read-only"
 ! grep -E '^ *[a-z0-9]+: +[0-9]+ +[0-9]+' <<<"$out" | grep -qv '^ *lo:' || fail "there is a network interface"
 held "profile quiet: no network but loopback"
 
-title "5. What is refused"
+title "6. What is refused"
 for attempt in "--network=host $IMAGE" "--annotation dev.lazaret.profile=nope $IMAGE"; do
 	show "podman run --runtime=lazaret $attempt true"
 	# shellcheck disable=SC2086 # two words
@@ -119,7 +132,7 @@ out=$(user timeout 60 podman run --rm --runtime=lazaret -v "$dir:/workspace" "$I
 printf '%s\n' "$out" | sed 's/^/  /'
 held "the host's network, an unknown profile and a home directory are refused"
 
-title "6. One coordinator for the domain, as long as it is used"
+title "7. One coordinator for the domain, as long as it is used"
 user podman run -d --name demo --runtime=lazaret -v "$dir/project:/workspace" "$IMAGE" sleep 300 >/dev/null
 show "podman exec demo …"
 # shellcheck disable=SC2016 # the sandbox's variables
