@@ -88,18 +88,21 @@ const playEveryday = environment + `
 // should refuse the steps, it puts nothing back there.
 const playRefused = environment + `
 	[ -d /tmp/remote.git ] || { git init -q --bare /tmp/remote.git && git push -q origin main && git fetch -q; }
-	look() { (cd /workspace && find .git -type f ! -path '.git/objects/*' -exec sha256sum {} + | sort -k2; git status --short) ; }
-	cp -a .git /tmp/saved
+	# Objects may come: nothing refers to them. Hooks are the sandbox's own. The
+	# index is written by who looks; status tells of it.
+	saved() { rm -rf /tmp/saved && cp -a .git /tmp/saved; }
+	saved
 	while IFS= read -r line; do
 		case $line in '' | '#'*) continue ;; esac
-		look >/tmp/before
 		step "$line"
-		look >/tmp/after
 		printf '\f%d %s\n' "$code" "$line"
-		diff /tmp/before /tmp/after | grep '^[<>]' | sed 's/^/changed: /'
-		cat /tmp/said
-		if [ "$2" = plain ]; then
-			rm -rf .git && cp -a /tmp/saved .git && git reset -q --hard && git clean -q -f -d
+		sed 's/^/said: /' /tmp/said
+		if ! { diff -r -q -x objects -x hooks -x index /tmp/saved .git && git status --porcelain; } >/tmp/changed || [ -s /tmp/changed ]; then
+			sed 's/^/changed: /' /tmp/changed
+			if [ "$2" = plain ]; then
+				rm -rf .git && cp -a /tmp/saved .git && git reset -q --hard && git clean -q -f -d
+			fi
+			saved
 		fi
 	done
 `
@@ -230,7 +233,7 @@ func TestRefused(t *testing.T) {
 			if strings.Contains(p.said, "changed: ") {
 				t.Errorf("%s: half done:\n%s", p.line, p.said)
 			}
-			if !strings.Contains(p.said, "azaret") {
+			if !strings.Contains(p.said, "said: lazaret: ") {
 				t.Errorf("%s: Lazaret does not say why:\n%s", p.line, p.said)
 			}
 		}
