@@ -116,23 +116,26 @@ const workspaceSetup = `
 // hostRun runs a command for a while at most. It prints those that hang, and gives
 // up at the second one.
 const hostRun = `
-	round=$1 log=$2 prompt=$3 hung=0
+	round=$1 log=$2 prompt=$3 hung=0 limit=20
 	run() {
 		echo "\$ $*" >>"$log"
-		rc=0; timeout -k 1 15 "$@" </dev/null >>"$log" 2>&1 || rc=$?
+		rc=0; timeout -k 1 "$limit" "$@" </dev/null >>"$log" 2>&1 || rc=$?
 		case $rc in 124 | 137)
 			echo "hung: $*"; hung=$((hung + 1)); [ $hung -lt 2 ] || exit 0 ;;
 		esac
 	}
 	export GIT_EDITOR=true GIT_MERGE_AUTOEDIT=no
+	# Hundreds of commands: one that hangs is told by its directory.
+	limit=300
 	[ -z "$prompt" ] || run bash -c '
 		. /usr/lib/git-core/git-sh-prompt 2>/dev/null
 		GIT_PS1_SHOWDIRTYSTATE=1 GIT_PS1_SHOWSTASHSTATE=1 GIT_PS1_SHOWUNTRACKEDFILES=1 GIT_PS1_SHOWUPSTREAM=auto
 		find . -type d -print0 | while IFS= read -r -d "" d; do
 			cd "$1/$d" 2>/dev/null || continue
-			git status --porcelain
+			timeout 20 git status --porcelain || [ $? -ne 124 ] || { echo "in $d"; exec sleep 300; }
 			case $d in ./.git/*) ;; *) __git_ps1 ;; esac
 		done' bash "$PWD"
+	limit=20
 `
 
 // hostCommands are what the developer does every day, each with a time limit.
@@ -197,7 +200,6 @@ const shortCommands = `
 	run git checkout other
 	run git checkout -f main
 	run git fetch --all
-	run git gc
 `
 
 // resetCommands bring back a sound index and HEAD between techniques that are
@@ -222,13 +224,13 @@ type attack struct {
 	script string // scripts and the agent, mounted into the sandbox
 }
 
-// Play plays one group in a place of its own. It fails the test only when the
-// attack itself could not be played.
-func Play(t *testing.T, target Target, group Group) Outcome {
+// Play plays one group in a place of the target's. It fails the test only when the
+// attack itself could not be played. Groups may follow each other in one place.
+func Play(t *testing.T, h *harness.Harness, target Target, group Group) Outcome {
 	t.Helper()
-	h := harness.New(t, target.Options)
+	dir := filepath.Join(h.Dir, group.Name)
 	a := &attack{Harness: h, t: t, target: target, group: group}
-	a.base, a.out, a.script = filepath.Join(h.Dir, "w"), filepath.Join(h.Dir, "out"), filepath.Join(h.Dir, "attack")
+	a.base, a.out, a.script = filepath.Join(dir, "w"), filepath.Join(dir, "out"), filepath.Join(dir, "attack")
 	a.prepare()
 	if !target.Naive {
 		h.Track(a.ws)
@@ -263,7 +265,7 @@ func (a *attack) together(box *box, o *Outcome) {
 	box.do("hold")
 	a.quietly(box, "attempt", o)
 	box.do("during & loop=$!")
-	o.Trouble = append(o.Trouble, a.host(hostCommands, "1", "")...)
+	o.Trouble = append(o.Trouble, a.host("run git config lazaret.touched 1\n"+shortCommands+"run git gc\n", "1", "")...)
 	box.do("touch $GO; kill $loop; wait $loop 2>/dev/null")
 	for _, tech := range a.group.Techniques {
 		if tech.Host != "" {
@@ -373,7 +375,7 @@ func (a *attack) hostScript(tech Technique, script string) harness.Result {
 // host runs commands of the developer's, and returns what troubled him.
 func (a *attack) host(commands, round, prompt string) []string {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	r := harness.Do(a.Command(ctx, "/bin/sh", "-c", "cd \"$0\" || exit 3\n"+hostRun+commands, a.ws, round, filepath.Join(a.out, "host.log"), prompt))
 	if r.Code != 0 {
@@ -466,7 +468,7 @@ type box struct {
 // start starts the sandbox.
 func (a *attack) start() *box {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	args := append(a.target.Args(a.Harness, a.ws), "-i", "--rm", "--network=none", "--cap-add=all", "-v", a.script+":/attack:ro", harness.Busybox, "sh")
 	b := &box{a: a, cmd: a.Command(ctx, "podman", args...), err: &strings.Builder{}, stop: cancel}
 	b.cmd.Stderr = b.err

@@ -3,6 +3,7 @@ package git
 import (
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,24 +33,38 @@ func TestNames(t *testing.T) {
 	t.Logf("%d techniques in %d groups", len(seen), len(groups))
 }
 
-// attackAll plays groups against a target; not one technique may succeed.
-func attackAll(t *testing.T, target Target, groups []Group) {
+// places share the groups; in each of them one group follows the other.
+const places = 4
+
+// inPlaces calls play for each group, in a few places at the same time.
+func inPlaces(t *testing.T, target Target, groups []Group, play func(t *testing.T, h *harness.Harness, g Group)) {
 	t.Helper()
-	for _, g := range groups {
-		t.Run(g.Name, func(t *testing.T) {
+	for i := range places {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
-			o := Play(t, target, g)
-			if len(o.Fell) > 0 {
-				t.Errorf("fell to\n%s", o.Report())
-			}
-			if len(o.Changes) > 0 {
-				t.Errorf("the sandbox changed what is guarded:\n\t%s", strings.Join(o.Changes, "\n\t"))
-			}
-			if len(o.Trouble) > 0 {
-				t.Errorf("the host had trouble:\n\t%s", strings.Join(o.Trouble, "\n\t"))
+			h := harness.New(t, target.Options)
+			for j := i; j < len(groups); j += places {
+				t.Run(groups[j].Name, func(t *testing.T) { play(t, h, groups[j]) })
 			}
 		})
 	}
+}
+
+// attackAll plays groups against a target; not one technique may succeed.
+func attackAll(t *testing.T, target Target, groups []Group) {
+	t.Helper()
+	inPlaces(t, target, groups, func(t *testing.T, h *harness.Harness, g Group) {
+		o := Play(t, h, target, g)
+		if len(o.Fell) > 0 {
+			t.Errorf("fell to\n%s", o.Report())
+		}
+		if len(o.Changes) > 0 {
+			t.Errorf("the sandbox changed what is guarded:\n\t%s", strings.Join(o.Changes, "\n\t"))
+		}
+		if len(o.Trouble) > 0 {
+			t.Errorf("the host had trouble:\n\t%s", strings.Join(o.Trouble, "\n\t"))
+		}
+	})
 }
 
 // A part of the techniques is played with other runtimes and as root.
@@ -65,16 +80,17 @@ func TestLazaret(t *testing.T) {
 // Naive mounts fall to what they are known to fall to: else these attacks are none.
 func TestNaiveMountsFall(t *testing.T) {
 	t.Parallel()
-	for _, g := range Groups() {
-		t.Run(g.Name, func(t *testing.T) {
-			t.Parallel()
-			o := Play(t, Naive(harness.SandboxCurrent), g)
-			t.Logf("fell to\n%s", o.Report())
-			for _, tech := range g.Techniques {
-				if tech.Naive && o.Fell[tech.Name] == "" {
-					t.Errorf("naive mounts withstood %s: this attack is none", tech.Name)
-				}
+	groups := slices.DeleteFunc(Groups(), func(g Group) bool {
+		return !slices.ContainsFunc(g.Techniques, func(tech Technique) bool { return tech.Naive })
+	})
+	target := Naive(harness.SandboxCurrent)
+	inPlaces(t, target, groups, func(t *testing.T, h *harness.Harness, g Group) {
+		o := Play(t, h, target, g)
+		t.Logf("fell to\n%s", o.Report())
+		for _, tech := range g.Techniques {
+			if tech.Naive && o.Fell[tech.Name] == "" {
+				t.Errorf("naive mounts withstood %s: this attack is none", tech.Name)
 			}
-		})
-	}
+		}
+	})
 }

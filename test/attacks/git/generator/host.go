@@ -49,7 +49,7 @@ func Setup(ctx context.Context, dir string) error {
 		git --git-dir=.git/modules/m config core.worktree ../../../m
 		echo 'gitdir: ../.git/modules/m' >m/.git
 		mkdir -p d/e x .git/objects/ab
-		cp -a .git "$PWD.template"
+		cp -a . "$PWD.template"
 	`
 	cmd := exec.CommandContext(ctx, "sh", "-ceu", script)
 	cmd.Dir, cmd.Env = dir, gitEnv()
@@ -175,13 +175,21 @@ func (h *Host) repair() error {
 		err = errors.Join(err, os.WriteFile(filepath.Join(h.dir, f), []byte(f+"\n"), 0o644))
 	}
 	template := h.dir + ".template"
+	for _, name := range []string{"n", "m"} { // those that programs moved away are removed by now
+		if !exists(filepath.Join(h.dir, name, ".git")) {
+			err = errors.Join(err, restore(filepath.Join(template, name), filepath.Join(h.dir, name)))
+		}
+	}
+	for _, dir := range []string{".git", ".git/modules/m", "n/.git"} {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(h.dir, dir, "packed-refs")))
+	}
 	// What no git directory allows was the guard's to refuse, and told by then.
 	for _, name := range []string{"HEAD", "index", "refs", "objects", "logs"} {
-		err = errors.Join(err, restore(filepath.Join(template, name), filepath.Join(h.dir, ".git", name)))
+		err = errors.Join(err, restore(filepath.Join(template, ".git", name), filepath.Join(h.dir, ".git", name)))
 	}
 	for _, name := range []string{"HEAD", "refs", "objects"} {
 		err = errors.Join(err,
-			restore(filepath.Join(template, "modules/m", name), filepath.Join(h.dir, ".git/modules/m", name)),
+			restore(filepath.Join(template, ".git/modules/m", name), filepath.Join(h.dir, ".git/modules/m", name)),
 			restoreHead(filepath.Join(h.dir, "n/.git")))
 	}
 	return err

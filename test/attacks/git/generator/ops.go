@@ -75,7 +75,7 @@ func (m *Machine) set(slot, fd int) {
 
 // The kinds of ops that need no other party. "host" and "hostrace" are Drive's.
 const (
-	raceRounds = 20
+	raceRounds = 8
 	create     = unix.O_CREAT | unix.O_NONBLOCK | unix.O_CLOEXEC // a FIFO must not stop the program
 )
 

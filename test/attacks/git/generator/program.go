@@ -45,7 +45,8 @@ func kinds() []string {
 // Kinds of Host ops; Text of "host" and "hostrace" is one of them.
 func hostKinds() []string {
 	return []string{
-		"config", "config", "config", "attributes", "hook", "edit", "edit", "touch-head", "away", "back", "module-config", "nested-config", "commit", "gc",
+		"config", "config", "config", "config", "config", "attributes", "attributes", "hook", "hook", "edit", "edit", "edit", "touch-head", "touch-head", "touch-head",
+		"module-config", "module-config", "nested-config", "nested-config", "away", "back", "commit", "status", "gc",
 	}
 }
 

@@ -96,7 +96,7 @@ func (s Snapshot) gitDir(dir, rel string) error {
 		// A directory where git wants a file, or the reverse, stops git but runs nothing.
 		case fi.IsDir() && (freeTrees.MatchString(name) || free.MatchString(name)):
 			return s.freeTree(path, rel)
-		case fi.Mode().IsRegular() && freeTrees.MatchString(name):
+		case fi.Mode().IsRegular() && (freeTrees.MatchString(name) || name == "info"):
 			return nil
 		case fi.IsDir() && name == "info":
 			return s.info(path, rel)
