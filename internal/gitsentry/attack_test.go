@@ -11,13 +11,33 @@ import (
 
 // TestGeneratedAttacks plays random programs of an attacker in the guard's view,
 // with a host that acts in between. GITSENTRY_TEST_PROGRAMS says how many,
-// GITSENTRY_TEST_SEED which is the first.
+// GITSENTRY_TEST_SEED which is the first; with GITSENTRY_TEST_EVERY the
+// guarded files are looked at after each op.
 func TestGeneratedAttacks(t *testing.T) {
-	count, first := number(t, "GITSENTRY_TEST_PROGRAMS", 1500), number(t, "GITSENTRY_TEST_SEED", 1)
+	count, first := number(t, "GITSENTRY_TEST_PROGRAMS", 1000), number(t, "GITSENTRY_TEST_SEED", 1)
 	if testing.Short() && os.Getenv("GITSENTRY_TEST_PROGRAMS") == "" {
-		count = 300
+		count = 150
 	}
+	attack(t, generator.Options{First: first, Count: int(count), Repair: 100, Every: os.Getenv("GITSENTRY_TEST_EVERY") != ""})
+}
+
+// TestGeneratedAttacksMoved lets the host move .git away and back, after which a
+// guard of its own is needed.
+func TestGeneratedAttacksMoved(t *testing.T) {
+	worlds := uint64(5)
+	if testing.Short() {
+		worlds = 1
+	}
+	for i := range worlds {
+		attack(t, generator.Options{First: 1_000_000 + 100*i, Count: 30, Moves: true})
+	}
+}
+
+// attack drives the generator against a guard of its own.
+func attack(t *testing.T, o generator.Options) {
+	t.Helper()
 	w := bareWorld(t)
+	defer w.stop()
 	if err := generator.Setup(t.Context(), w.host); err != nil {
 		t.Fatal(err)
 	}
@@ -32,17 +52,15 @@ func TestGeneratedAttacks(t *testing.T) {
 		_ = generator.Peer(peer) // ends with the socket
 	}()
 	m := generator.NewMachine(w.in, machine)
-	t.Cleanup(func() {
+	defer func() {
 		m.Close()
 		_ = machine.Close()
 		<-ended
 		_ = peer.Close()
-	})
-	t.Logf("programs %d to %d", first, first+count-1)
-	err = generator.Drive(t.Context(), generator.Options{
-		View: generator.NewLocal(m), Workspace: w.host, HostDo: generator.NewHost(w.host).Do, First: first, Count: int(count), Repair: 100,
-	})
-	if err != nil {
+	}()
+	t.Logf("programs %d to %d", o.First, o.First+uint64(o.Count)-1)
+	o.View, o.Workspace, o.HostDo = generator.NewLocal(m), w.host, generator.NewHost(w.host).Do
+	if err := generator.Drive(t.Context(), o); err != nil {
 		t.Error(err)
 	}
 	// What was guarded has not made the repository unusable.

@@ -132,7 +132,7 @@ const hostRun = `
 		GIT_PS1_SHOWDIRTYSTATE=1 GIT_PS1_SHOWSTASHSTATE=1 GIT_PS1_SHOWUNTRACKEDFILES=1 GIT_PS1_SHOWUPSTREAM=auto
 		find . -type d -print0 | while IFS= read -r -d "" d; do
 			cd "$1/$d" 2>/dev/null || continue
-			timeout 20 git status --porcelain || [ $? -ne 124 ] || { echo "in $d"; exec sleep 300; }
+			timeout 20 git status --porcelain || [ $? -ne 124 ] || { echo "in $d"; exit 124; }
 			case $d in ./.git/*) ;; *) __git_ps1 ;; esac
 		done' bash "$PWD"
 	limit=20
