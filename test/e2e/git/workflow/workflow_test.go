@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -161,24 +162,34 @@ func each(t *testing.T, test func(t *testing.T, s setting, h *harness.Harness)) 
 	}
 }
 
-// play runs one of the scripts in a sandbox of its own and returns its steps.
-func play(t *testing.T, s setting, side sides.Side, script, lines string) []step {
+// play runs one of the scripts on some sides at once, each in a sandbox of its own,
+// and returns their steps.
+func play(t *testing.T, s setting, script, lines string, on ...sides.Side) [][]step {
 	t.Helper()
-	side.Start(t, side.Name, append(append([]string{"--tmpfs=/tmp"}, s.args...), s.image)...)
-	// The script is the container's to read, and nothing that git sees.
-	side.Exec(side.Name, "bash", "-c", `printf %s "$1" >/tmp/lines; printf %s "$2" >/tmp/play`, "bash", lines, script).OK(t)
-	out := side.Exec(side.Name, "bash", "-c", `bash /tmp/play "$1" "$2" </tmp/lines`, "bash", s.prefix, side.Name).OK(t)
-	all := steps(t, out)
+	out := make([]harness.Result, len(on))
+	var all sync.WaitGroup
+	for i, side := range on {
+		side.Start(t, side.Name, append(append([]string{"--tmpfs=/tmp"}, s.args...), s.image)...)
+		// The script is the container's to read, and nothing that git sees.
+		side.Exec(side.Name, "bash", "-c", `printf %s "$1" >/tmp/lines; printf %s "$2" >/tmp/play`, "bash", lines, script).OK(t)
+		all.Go(func() {
+			out[i] = side.Exec(side.Name, "bash", "-c", `bash /tmp/play "$1" "$2" </tmp/lines`, "bash", s.prefix, side.Name)
+		})
+	}
+	all.Wait()
 	want := 0
 	for line := range strings.Lines(lines) {
 		if line != "\n" && !strings.HasPrefix(line, "#") {
 			want++
 		}
 	}
-	if len(all) != want {
-		t.Fatalf("%s: %d steps were played, want %d", side.Name, len(all), want)
+	played := make([][]step, len(on))
+	for i, side := range on {
+		if played[i] = steps(t, out[i].OK(t)); len(played[i]) != want {
+			t.Fatalf("%s: %d steps were played, want %d", side.Name, len(played[i]), want)
+		}
 	}
-	return all
+	return played
 }
 
 // Every step of the everyday workflow says the same and exits the same, and the
@@ -186,7 +197,8 @@ func play(t *testing.T, s setting, side sides.Side, script, lines string) []step
 func TestEveryday(t *testing.T) {
 	each(t, func(t *testing.T, s setting, h *harness.Harness) {
 		plain, lazaret := sides.Both(t, h, "ws", repository)
-		want, got := play(t, s, plain, playEveryday, everyday), play(t, s, lazaret, playEveryday, everyday)
+		both := play(t, s, playEveryday, everyday, plain, lazaret)
+		want, got := both[0], both[1]
 		good := 0
 		for i := range want {
 			if want[i].code == 0 {
@@ -215,7 +227,7 @@ func TestEveryday(t *testing.T) {
 func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, s setting, h *harness.Harness) {
 		plain, lazaret := sides.Both(t, h, "ws", repository)
-		for _, p := range play(t, s, plain, playRefused, refused) {
+		for _, p := range play(t, s, playRefused, refused, plain)[0] {
 			if p.code != 0 || !strings.Contains(p.said, "changed: ") {
 				t.Errorf("plain, %s: exit %d, so the guard has nothing to refuse:\n%s", p.line, p.code, p.said)
 			}
@@ -226,7 +238,7 @@ func TestRefused(t *testing.T) {
 		side.Start(t, side.Name, append(append([]string{}, s.args...), s.image)...)
 		side.Exec(side.Name, "bash", "-c", "export HOME=/tmp; "+quiet).OK(t)
 		before := lazaret.State(t)
-		for _, p := range play(t, s, lazaret, playRefused, refused) {
+		for _, p := range play(t, s, playRefused, refused, lazaret)[0] {
 			if p.code == 0 {
 				t.Errorf("%s: exit 0, want a failure:\n%s", p.line, p.said)
 			}
