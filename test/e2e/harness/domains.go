@@ -60,7 +60,12 @@ func (h *Harness) Inspect(container, field string) string {
 
 // Domain is what a live coordinator tells of its domain.
 type Domain struct {
-	PID    int `json:"pid"`
+	PID   int `json:"pid"`
+	Guard struct {
+		State string `json:"state"`
+		PID   int    `json:"pid"`
+		Cut   bool   `json:"cut"`
+	} `json:"guard"`
 	Anchor struct {
 		Hash      string `json:"hash"`
 		Profile   string `json:"profile"`
