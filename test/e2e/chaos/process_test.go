@@ -22,7 +22,8 @@ var kinds = []kind{
 	{"runsc create", func(p process) bool { return p.program == "runsc" && p.has("create") }, 5, 250 * time.Millisecond},
 	{"runsc exec", func(p process) bool { return p.program == "runsc" && p.has("exec") }, 2, 50 * time.Millisecond},
 	{"hook", func(p process) bool { return p.program == "lazaret-hook" }, 5, 3 * time.Millisecond},
-	{"coordinator", func(p process) bool { return p.program == "lazaret-coordinator" }, 3, 700 * time.Millisecond},
+	{"coordinator", process.coordinator, 3, 700 * time.Millisecond},
+	{"guard", func(p process) bool { return p.program == "lazaret-coordinator" && p.has("guard") }, 2, 700 * time.Millisecond},
 	{"podman", func(p process) bool { return p.program == "podman" && p.has("run") }, 5, 700 * time.Millisecond},
 	{"conmon", func(p process) bool { return p.program == "conmon" }, 5, 500 * time.Millisecond},
 	{"sandbox", func(p process) bool { return p.program == "runsc-sandbox" }, 5, 300 * time.Millisecond},
@@ -45,6 +46,8 @@ func (p process) has(word string) bool {
 	}
 	return false
 }
+
+func (p process) coordinator() bool { return p.program == "lazaret-coordinator" && !p.has("guard") }
 
 func (p process) podmanPause() bool { return p.program == "catatonit" || p.cmdline == "podman" }
 

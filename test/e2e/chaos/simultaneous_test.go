@@ -39,7 +39,7 @@ func TestSimultaneousStartsInOneDomain(t *testing.T) {
 	most := 0
 	for deadline := time.Now().Add(4 * time.Minute); most < starts && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		for _, p := range c.find(nil) {
-			if p.program == "lazaret-coordinator" {
+			if p.coordinator() {
 				coordinators[p.pid] = true
 			}
 		}
