@@ -315,9 +315,9 @@ func (c *gitCall) configGuarded(s *scratch) bool {
 func lock(name *[4096]byte) syscall.Errno {
 	fd, e := open(&name[0], unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 	if e == 0 {
-		sys(unix.SYS_CLOSE, fd, 0, 0, 0)
+		do(unix.SYS_CLOSE, fd, 0, 0, 0)
 		at := unix.AT_FDCWD
-		sys(unix.SYS_UNLINKAT, uintptr(at), uintptr(unsafe.Pointer(name)), 0, 0) //nolint:gosec // as the kernel takes it
+		do(unix.SYS_UNLINKAT, uintptr(at), uintptr(unsafe.Pointer(name)), 0, 0)
 	}
 	return e
 }
@@ -352,7 +352,7 @@ func lastRefusal(s *scratch) (number uint64, ok bool) {
 			}
 		}
 	}
-	sys(unix.SYS_CLOSE, fd, 0, 0, 0)
+	do(unix.SYS_CLOSE, fd, 0, 0, 0)
 	return number, true
 }
 
@@ -400,20 +400,20 @@ func run(s *scratch, argv *words) bool {
 	// Everything is blocked and waited for. SIGCHLD comes only where it is not
 	// ignored.
 	all := ^uint64(0)
-	sys(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&s.git.oldMask)), 8)
+	do(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&s.git.oldMask)), 8)
 	var action sigaction
-	sys(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&action)), uintptr(unsafe.Pointer(&s.git.oldAction)), 8)
+	do(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&action)), uintptr(unsafe.Pointer(&s.git.oldAction)), 8)
 	self, _ := sys(unix.SYS_GETPID, 0, 0, 0, 0)
 	child, e := sys(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0)
 	if e == 0 && child == 0 {
 		// Who kills this process means git.
-		sys(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
+		do(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
 		if parent, _ := sys(unix.SYS_GETPPID, 0, 0, 0, 0); parent == self {
 			restore(s)
 			execve(s, argv, s.call.envp)
-			sys(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(unsafe.StringData(cannotStart))), uintptr(len(cannotStart)), 0)
+			do(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(unsafe.StringData(cannotStart))), uintptr(len(cannotStart)), 0)
 		}
-		sys(unix.SYS_EXIT_GROUP, 126, 0, 0, 0)
+		do(unix.SYS_EXIT_GROUP, 126, 0, 0, 0)
 	}
 	if e != 0 {
 		restore(s)
@@ -424,10 +424,10 @@ func run(s *scratch, argv *words) bool {
 		if e != 0 {
 			continue
 		}
-		if syscall.Signal(sig) != unix.SIGCHLD { //nolint:gosec // a signal's number
+		if syscall.Signal(sig) != unix.SIGCHLD {
 			// The terminal's go to the whole group.
-			if s.git.info.code <= 0 && uintptr(s.git.info.pid) != child { //nolint:gosec // a pid
-				sys(unix.SYS_KILL, child, sig, 0, 0)
+			if s.git.info.code <= 0 && uintptr(s.git.info.pid) != child {
+				do(unix.SYS_KILL, child, sig, 0, 0)
 			}
 			continue
 		}
@@ -436,7 +436,7 @@ func run(s *scratch, argv *words) bool {
 			continue
 		}
 		if syscall.WaitStatus(s.git.status).Stopped() {
-			sys(unix.SYS_KILL, self, uintptr(unix.SIGSTOP), 0, 0)
+			do(unix.SYS_KILL, self, uintptr(unix.SIGSTOP), 0, 0)
 			continue
 		}
 		restore(s)
@@ -448,8 +448,8 @@ func run(s *scratch, argv *words) bool {
 //
 //go:nosplit
 func restore(s *scratch) {
-	sys(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&s.git.oldAction)), 0, 8)
-	sys(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.git.oldMask)), 0, 8)
+	do(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&s.git.oldAction)), 0, 8)
+	do(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.git.oldMask)), 0, 8)
 }
 
 // finish ends this process as git has ended.
@@ -457,16 +457,16 @@ func restore(s *scratch) {
 //go:nosplit
 func finish(status uint32) {
 	w := syscall.WaitStatus(status)
-	if w.Signaled() {
-		sig := uintptr(w.Signal()) //nolint:gosec // a signal's number
+	if w.Signaled() { //nolint:misspell // the standard library's spelling
+		sig := uintptr(w.Signal())
 		mask := uint64(1) << (sig - 1)
 		var action sigaction
-		sys(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0) // git's core is enough
-		sys(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, 8)
-		sys(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&mask)), 0, 8)
+		do(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0) // git's core is enough
+		do(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, 8)
+		do(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&mask)), 0, 8)
 		self, _ := sys(unix.SYS_GETPID, 0, 0, 0, 0)
-		sys(unix.SYS_KILL, self, sig, 0, 0)
-		sys(unix.SYS_EXIT_GROUP, 128+sig, 0, 0, 0)
+		do(unix.SYS_KILL, self, sig, 0, 0)
+		do(unix.SYS_EXIT_GROUP, 128+sig, 0, 0, 0)
 	}
-	sys(unix.SYS_EXIT_GROUP, uintptr(w.ExitStatus()), 0, 0, 0) //nolint:gosec // 0 to 255
+	do(unix.SYS_EXIT_GROUP, uintptr(w.ExitStatus()), 0, 0, 0)
 }

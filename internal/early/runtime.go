@@ -135,7 +135,7 @@ func readCallIn(s *scratch, n int, id string) int {
 		return 0
 	}
 	n, e = read(fd, &s.buf)
-	sys(unix.SYS_CLOSE, fd, 0, 0, 0)
+	do(unix.SYS_CLOSE, fd, 0, 0, 0)
 	if e != 0 {
 		return 0
 	}
