@@ -33,7 +33,9 @@ type Side struct {
 func Both(t *testing.T, h *harness.Harness, name, script string) (plain, lazaret Side) {
 	t.Helper()
 	plain = Side{Name: "plain", Workspace: filepath.Join(h.Dir, name+"-plain"), h: h, args: []string{"--runtime=" + h.Sandbox, "--runtime-flag=ignore-cgroups"}}
-	if !h.Debian() {
+	if h.Debian() {
+		plain.args = append(plain.args, "--runtime-flag=network=none") // it would open podman's namespace
+	} else {
 		plain.args = append(plain.args, "--runtime-flag=overlay2=none") // as Lazaret does
 	}
 	lazaret = Side{Name: "lazaret", Workspace: filepath.Join(h.Dir, name+"-guarded"), h: h, args: []string{"--runtime=lazaret"}}
