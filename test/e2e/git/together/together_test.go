@@ -105,7 +105,7 @@ func TestHostAndSandboxTogether(t *testing.T) {
 	_, lazaret := sides.Both(t, h, "ws", repository)
 	lazaret.Start(t, "sandbox", harness.Debian)
 	length := duration(t)
-	ctx, cancel := context.WithTimeout(context.Background(), length+5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), length+5*time.Minute)
 	defer cancel()
 	seconds := fmt.Sprintf("%.0f", length.Seconds())
 	onHost := func(script string, args ...string) func() harness.Result {
