@@ -51,7 +51,6 @@ type Group struct {
 	Techniques []Technique
 	Each       bool // one technique after the other, with a short list of commands after each; only Try is played
 	Broken     bool // git need not be sound in the end: the host or the agent may break the repository
-	Reduced    bool // also played where only a part is: other runtimes, rootful
 }
 
 // Target is what is attacked.
@@ -517,10 +516,13 @@ func (b *box) end() {
 	b.a.t.Helper()
 	b.log = b.do("cat /tmp/attack.log")
 	_ = b.in.Close() // its end is what Wait tells
-	done := make(chan error, 1)
-	go func() { done <- b.cmd.Wait() }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = b.cmd.Wait() // the exit code is that of the last attack
+	}()
 	select {
-	case <-done: // the exit code is that of the last attack
+	case <-done:
 	case <-time.After(30 * time.Second):
 		b.a.t.Errorf("the sandbox does not end")
 	}
@@ -562,7 +564,7 @@ func agentProgram(t testing.TB) []byte {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		out := filepath.Join(dir, "agent")
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "go", "build", "-o", out, "github.com/lazaret-dev/lazaret/test/attacks/git/agent")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

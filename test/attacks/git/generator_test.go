@@ -103,7 +103,7 @@ func driven(t *testing.T, target Target, o generator.Options) error {
 // waits for it and fails the test for what it wrote of errors.
 func remote(t *testing.T, h *harness.Harness, name string, args ...string) (r *generator.Remote, end func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Minute)
 	cmd := h.Command(ctx, name, args...)
 	var errOut strings.Builder
 	cmd.Stderr = &errOut

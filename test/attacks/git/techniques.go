@@ -9,7 +9,7 @@ func Groups() []Group {
 
 func configGroups() []Group {
 	return []Group{
-		{Name: "config", Reduced: true, Techniques: []Technique{
+		{Name: "config", Techniques: []Technique{
 			{Name: "append", Try: `cfg >>.git/config`, Naive: true},
 			{Name: "append-held", Hold: `$A open .git/config -s 1 -- barrier $GO -- fdwrite -s 1 -x "$(full)"`},
 			{Name: "reopen-held", Hold: `$A openread .git/config -s 1 -- barrier $GO -- fdreopen -s 1 -x "$(full)"`},
@@ -24,25 +24,29 @@ func configGroups() []Group {
 			{Name: "proc-root", Try: `cfg >>/proc/1/root/workspace/.git/config; cfg >>/proc/self/cwd/.git/config`, Naive: true},
 			{Name: "link-out", Try: `ln .git/config mine-link && cfg >>mine-link`},
 			{Name: "fd-link", Try: `$A open .git/config -s 1 -- fdlink "" mine-fdlink -s 1; cfg >>mine-fdlink`},
-			{Name: "chmod", Try: `chmod 777 .git/config; chown 1:1 .git/config; $A xattr .git/config -x x; touch -d 2001-01-01 .git/config; true`,
-				Check: `[ "$(stat -c %a .git/config)" = 644 ]`},
+			{
+				Name: "chmod", Try: `chmod 777 .git/config; chown 1:1 .git/config; $A xattr .git/config -x x; touch -d 2001-01-01 .git/config; true`,
+				Check: `[ "$(stat -c %a .git/config)" = 644 ]`,
+			},
 			{Name: "unmount", Try: `umount /workspace/.git/config; umount -l /workspace/.git/hooks; umount -l /workspace/.git; cfg >>.git/config`},
 			{Name: "race", Try: `$A loop 0.3 append .git/config -x "$(cfg)" -- overwrite .git/config -x "$(full)"`},
 		}},
-		{Name: "config-replace", Reduced: true, Techniques: []Technique{
+		{Name: "config-replace", Techniques: []Technique{
 			{Name: "rename-over", Try: `full >mine-1; mv -f mine-1 .git/config`, Naive: true},
 			{Name: "exchange", Try: `full >mine-2; $A exchange mine-2 .git/config`},
 			{Name: "noreplace", Try: `full >mine-3; mv .git/config .git/gone; $A noreplace mine-3 .git/config`, Naive: true},
 			{Name: "link-over", Try: `full >mine-4; ln -f mine-4 .git/config`, Naive: true},
 			{Name: "unlink", Try: `rm -f .git/config; full >.git/config`, Naive: true},
 			{Name: "tmpfile", Try: `rm -f .git/config; $A tmpfile .git .git/config -x "$(full)"`},
-			{Name: "symlink", Try: `full >mine-5; rm -f .git/config; ln -sf ../mine-5 .git/config`, Naive: true,
-				Check: `[ ! -L .git/config ]`},
+			{
+				Name: "symlink", Try: `full >mine-5; rm -f .git/config; ln -sf ../mine-5 .git/config`, Naive: true,
+				Check: `[ ! -L .git/config ]`,
+			},
 			{Name: "fifo", Try: `rm -f .git/config; mkfifo .git/config`, Check: `[ ! -p .git/config ]`},
 			{Name: "dir-rename", Hold: `full >mine-6; $A opendir .git -s 1 -- barrier $GO -- atrenamein config mine-6 -s 1`},
 			{Name: "race-rename", Try: `full >mine-7; cp mine-7 mine-8; $A loop 0.3 rename mine-7 .git/config -- rename mine-8 .git/config.lock -- rename .git/config.lock .git/config`},
 		}},
-		{Name: "config-lock", Reduced: true, Techniques: []Technique{
+		{Name: "config-lock", Techniques: []Technique{
 			{Name: "lock-held", Hold: `$A open .git/config.lock -s 1 -- fdwrite -s 1 -x "$(full)" -- barrier $GO -- rename .git/config.lock .git/config -- fdwrite -s 1 -x "$(full)"`, Naive: true},
 		}},
 		{Name: "config-lock-race", Techniques: []Technique{
@@ -51,18 +55,19 @@ func configGroups() []Group {
 			{Name: "lock-race-link", Hold: `$A loop 8 link .git/config.lock mine-lock`, Try: `cfg >>mine-lock`},
 			{Name: "lock-race-read", Hold: `$A loop 8 openread .git/config.lock -s 1 -- fdreopen -s 1 -x "$(full)"`, Try: `true`},
 		}},
-		{Name: "config-beside", Reduced: true, Setup: `git -C ws config extensions.worktreeConfig true`, Techniques: []Technique{
+		{Name: "config-beside", Setup: `git -C ws config extensions.worktreeConfig true`, Techniques: []Technique{
 			{Name: "config-worktree", Try: `cfg >.git/config.worktree`, Naive: true},
 			{Name: "config-worktree-rename", Try: `cfg >mine-cw; mv mine-cw .git/config.worktree`, Naive: true},
 			{Name: "config-worktree-lock", Try: `cfg >.git/config.worktree.lock; mv .git/config.worktree.lock .git/config.worktree`, Naive: true},
 			{Name: "config-worktree-link", Try: `cfg >mine-cl; ln mine-cl .git/config.worktree`},
 			{Name: "config-worktree-case", Try: `cfg >.git/Config.Worktree; cfg >.git/CONFIG`, Check: `[ ! -e .git/CONFIG ]`},
 		}},
-		{Name: "commondir", Reduced: true, Broken: true, Techniques: []Technique{
+		{Name: "commondir", Broken: true, Techniques: []Technique{
 			{Name: "commondir", Try: `mkgit evil; echo ../evil >.git/commondir`, Naive: true},
 			{Name: "commondir-rename", Try: `mkgit evil2; echo ../evil2 >mine-cd; mv mine-cd .git/commondir`, Naive: true},
 		}},
-		{Name: "alternates", Reduced: true, Setup: `
+		{
+			Name: "alternates", Setup: `
 				git init -q private && cd private && echo 'the secret' >s && git add s && git commit -qm secret
 				git rev-parse HEAD:s >../../out/secret-id`,
 			Techniques: []Technique{
@@ -70,11 +75,15 @@ func configGroups() []Group {
 					Name: "alternates", Try: `mkdir -p .git/objects/info; echo ../../../private/.git/objects >.git/objects/info/alternates; echo "$V" >>.git/objects/info/alternates`, Naive: true,
 					Check: `! git cat-file -e "$(cat "$(dirname "$V")/secret-id")" 2>/dev/null`,
 				},
-				{Name: "alternates-dir", Try: `mkdir -p mine-info; echo "$V" >mine-info/alternates; mv .git/objects/info .git/objects/o; mv mine-info .git/objects/info`, Naive: true,
-					Check: `[ ! -e .git/objects/info/alternates ] || ! grep -q "$V" .git/objects/info/alternates`},
+				{
+					Name: "alternates-dir", Try: `mkdir -p mine-info; echo "$V" >mine-info/alternates; mv .git/objects/info .git/objects/o; mv mine-info .git/objects/info`, Naive: true,
+					Check: `[ ! -e .git/objects/info/alternates ] || ! grep -q "$V" .git/objects/info/alternates`,
+				},
 				{Name: "http-alternates", Try: `mkdir -p .git/objects/info; echo "$P" >.git/objects/info/http-alternates`, Check: `[ ! -e .git/objects/info/http-alternates ]`, Naive: true},
-			}},
-		{Name: "attributes", Reduced: true,
+			},
+		},
+		{
+			Name: "attributes",
 			// A filter that the user has for one kind of file, and that must not see others.
 			Global: "[filter \"open\"]\n\tsmudge = cat\n\tclean = \"f() { cat; touch '@OUT@/canary-attributes' '@OUT@/canary-attributes-rename' '@OUT@/canary-attributes-dir'; }; f\"\n",
 			Techniques: []Technique{
@@ -86,8 +95,10 @@ func configGroups() []Group {
 				{Name: "exclude", Try: `echo '*' >>.git/info/exclude`, Check: `! grep -qx '\*' .git/info/exclude 2>/dev/null`},
 				// Remotes of git's old times, that are read where the config has none.
 				{Name: "remotes", Try: `mkdir -p .git/remotes .git/branches; printf 'URL: ext::%s\n' "$P" >.git/remotes/fresh; printf 'ext::%s\n' "$P" >.git/branches/fresh`, Naive: true},
-			}},
-		{Name: "include", Reduced: true, Setup: `
+			},
+		},
+		{
+			Name: "include", Setup: `
 				cd ws && git config include.path ../.gitconfig-team && git config --add include.path ../team/absent
 				printf '[alias]\n\tst = status\n' >.gitconfig-team && git add -A && git commit -qm team`,
 			Techniques: []Technique{
@@ -96,12 +107,15 @@ func configGroups() []Group {
 				{Name: "include-absent", Try: `mkdir -p team; cfg >team/absent`, Naive: true},
 				{Name: "include-absent-dir", Try: `mkdir -p mine-team; cfg >mine-team/absent; mv -f team old-team; mv mine-team team`},
 				{Name: "include-symlink", Try: `cfg >mine-sym; rm -rf team; mkdir team; ln -s ../mine-sym team/absent`, Check: `! git config --get-all core.fsmonitor | grep -q "$C"`},
-			}},
-		{Name: "include-global", Global: "[include]\n\tpath = @WS@/dotfiles/gitconfig\n[core]\n\tattributesFile = @WS@/dotfiles/attributes\n[filter \"open\"]\n\tclean = \"f() { cat; touch '@OUT@/canary-attributes-file'; }; f\"\n",
+			},
+		},
+		{
+			Name: "include-global", Global: "[include]\n\tpath = @WS@/dotfiles/gitconfig\n[core]\n\tattributesFile = @WS@/dotfiles/attributes\n[filter \"open\"]\n\tclean = \"f() { cat; touch '@OUT@/canary-attributes-file'; }; f\"\n",
 			Techniques: []Technique{
 				{Name: "include-global", Try: `mkdir -p dotfiles; cfg >dotfiles/gitconfig`, Naive: true},
 				{Name: "attributes-file", Try: `mkdir -p dotfiles; echo '* filter=open' >dotfiles/attributes`},
-			}},
+			},
+		},
 	}
 }
 
@@ -111,7 +125,7 @@ func hookGroups() []Group {
 		return replaceAll(write, "%s", dir)
 	}
 	return []Group{
-		{Name: "hooks", Reduced: true, Techniques: []Technique{
+		{Name: "hooks", Techniques: []Technique{
 			{Name: "hooks-write", Try: in(".git/hooks")},
 			{Name: "hooks-append", Try: `hook >>.git/hooks/pre-commit`},
 			{Name: "hooks-rename-dir", Try: `mv .git/hooks .git/h2; mkdir -p .git/hooks; ` + in(".git/hooks")},
@@ -122,11 +136,12 @@ func hookGroups() []Group {
 			{Name: "hooks-held", Hold: `$A opendir .git/hooks -s 1 -- barrier $GO -- atwrite post-checkout -s 1 -x "$(hook)"`},
 			{Name: "hooks-unmount", Try: `umount -l /workspace/.git/hooks; ` + in(".git/hooks")},
 		}},
-		{Name: "hooks-absent", Reduced: true, Setup: `rm -rf ws/.git/hooks`, Techniques: []Technique{
+		{Name: "hooks-absent", Setup: `rm -rf ws/.git/hooks`, Techniques: []Technique{
 			{Name: "hooks-new", Try: `mkdir -p .git/hooks; ` + in(".git/hooks")},
 			{Name: "hooks-moved-in", Try: `mkdir -p mine-hk; ` + in("mine-hk") + `; mv -T mine-hk .git/hooks`},
 		}},
-		{Name: "hooks-path", Reduced: true, Setup: `
+		{
+			Name: "hooks-path", Setup: `
 				cd ws && mkdir -p .husky/_ && printf '#!/bin/sh\nexit 0\n' >.husky/_/pre-commit && chmod 755 .husky/_/pre-commit
 				git add -A && git commit -qm husky && git config core.hooksPath .husky/_`,
 			Techniques: []Technique{
@@ -135,7 +150,8 @@ func hookGroups() []Group {
 				{Name: "hooks-path-link", Try: `ln .husky/_/pre-commit mine-hp; hook >mine-hp`},
 				{Name: "hooks-path-rename", Try: `mkdir -p mine-hp2/_; ` + in("mine-hp2/_") + `; mv .husky .husky2; mv -T mine-hp2 .husky`},
 				{Name: "hooks-path-rename-inner", Try: `mkdir -p mine-hp3; ` + in("mine-hp3") + `; mv .husky/_ .husky/old; mv -T mine-hp3 .husky/_`},
-			}},
+			},
+		},
 		{Name: "hooks-path-absent", Setup: `git -C ws config core.hooksPath .githooks`, Techniques: []Technique{
 			{Name: "hooks-path-absent", Try: `mkdir -p .githooks; ` + in(".githooks"), Naive: true},
 			{Name: "hooks-path-absent-rename", Try: `mkdir -p mine-gh; ` + in("mine-gh") + `; mv -T mine-gh .githooks`},
@@ -167,7 +183,7 @@ func moduleGroups() []Group {
 		git -C ws submodule --quiet add "$PWD/a" vendor/a && git -C ws submodule --quiet update --init --recursive && git -C ws commit -qam sub
 		git -C ws push -q origin main`
 	return []Group{
-		{Name: "modules", Reduced: true, Setup: submodules, Techniques: []Technique{
+		{Name: "modules", Setup: submodules, Techniques: []Technique{
 			{Name: "module-config", Try: `cfg >>.git/modules/vendor/a/config`, Naive: true},
 			{Name: "module-config-nested", Try: `cfg >>.git/modules/vendor/a/modules/b/config`, Naive: true},
 			{Name: "module-hooks", Try: `mkdir -p .git/modules/vendor/a/hooks; hook | put .git/modules/vendor/a/hooks/post-index-change`, Naive: true},
@@ -182,7 +198,7 @@ func moduleGroups() []Group {
 			{Name: "module-nested-rename", Try: `mkgit mine-mod2; mv .git/modules/vendor/a/modules .git/modules/vendor/a/old; mkdir -p .git/modules/vendor/a/modules; mv -T mine-mod2 .git/modules/vendor/a/modules/b`},
 			{Name: "module-commondir", Try: `mkgit evil; echo "../../../../evil" >.git/modules/vendor/a/commondir`},
 		}},
-		{Name: "module-pointer", Reduced: true, Setup: submodules, Broken: true, Techniques: []Technique{
+		{Name: "module-pointer", Setup: submodules, Broken: true, Techniques: []Technique{
 			{Name: "pointer", Try: `mkgit evil; echo 'gitdir: ../../evil' >vendor/a/.git`, Naive: true},
 			{Name: "pointer-rename", Try: `mkgit evil2; echo 'gitdir: ../../evil2' >mine-ptr; mv -f mine-ptr vendor/a/.git`, Naive: true},
 			{Name: "pointer-held", Hold: `mkgit evil3; $A open vendor/a/.git -s 1 -- barrier $GO -- fdwrite -s 1 -x 'gitdir: ../../evil3
@@ -200,24 +216,34 @@ func moduleGroups() []Group {
 			{Name: "new-module", Try: `mkgit .git/modules/evil; mkdir -p e; echo 'gitdir: ../.git/modules/evil' >e/.git`, Naive: true},
 			{Name: "new-module-moved", Try: `mkgit mine-nm; mv mine-nm .git/modules/evil2; mkdir -p e2; echo 'gitdir: ../.git/modules/evil2' >e2/.git`, Naive: true},
 		}},
-		{Name: "module-later", Reduced: true, Setup: `git init -q a && git -C a commit -q --allow-empty -m a`, Techniques: []Technique{
-			{Name: "module-later", Host: `git submodule --quiet add "$PWD/../a" late && git commit -qm late`,
-				After: `cfg >>.git/modules/late/config; mkdir -p .git/modules/late/hooks; hook | put .git/modules/late/hooks/post-index-change; cfg >.git/modules/late/config.worktree`, Naive: true},
+		{Name: "module-later", Setup: `git init -q a && git -C a commit -q --allow-empty -m a`, Techniques: []Technique{
+			{
+				Name: "module-later", Host: `git submodule --quiet add "$PWD/../a" late && git commit -qm late`,
+				After: `cfg >>.git/modules/late/config; mkdir -p .git/modules/late/hooks; hook | put .git/modules/late/hooks/post-index-change; cfg >.git/modules/late/config.worktree`, Naive: true,
+			},
 			{Name: "module-later-pointer", After: `mkgit evil; echo 'gitdir: ../evil' >late/.git`},
-			{Name: "module-before", Try: `[ -e .git/modules/late2 ] || { mkgit .git/modules/late2; echo "$P" >.git/modules/late2/description; }`,
-				Host: `git submodule --quiet add "$PWD/../a" late2 || true`},
+			{
+				Name: "module-before", Try: `[ -e .git/modules/late2 ] || { mkgit .git/modules/late2; echo "$P" >.git/modules/late2/description; }`,
+				Host: `git submodule --quiet add "$PWD/../a" late2 || true`,
+			},
 		}},
-		{Name: "worktree-later", Reduced: true, Techniques: []Technique{
-			{Name: "worktree-later", Host: `git worktree add -q ../wt2 -b wt2; git config extensions.worktreeConfig true`,
-				After: `cfg >.git/worktrees/wt2/config.worktree`, Check: `git -C ../wt2 status >/dev/null 2>&1; [ ! -e "$C" ]`, Naive: true},
-			{Name: "worktree-commondir", After: `mkgit evil; echo /workspace/evil >.git/worktrees/wt2/commondir; echo ../../../evil >.git/worktrees/wt2/commondir`,
-				Check: `git -C ../wt2 status >/dev/null 2>&1; [ "$(cat .git/worktrees/wt2/commondir)" = ../.. ]`, Naive: true},
+		{Name: "worktree-later", Techniques: []Technique{
+			{
+				Name: "worktree-later", Host: `git worktree add -q ../wt2 -b wt2; git config extensions.worktreeConfig true`,
+				After: `cfg >.git/worktrees/wt2/config.worktree`, Check: `git -C ../wt2 status >/dev/null 2>&1; [ ! -e "$C" ]`, Naive: true,
+			},
+			{
+				Name: "worktree-commondir", After: `mkgit evil; echo /workspace/evil >.git/worktrees/wt2/commondir; echo ../../../evil >.git/worktrees/wt2/commondir`,
+				Check: `git -C ../wt2 status >/dev/null 2>&1; [ "$(cat .git/worktrees/wt2/commondir)" = ../.. ]`, Naive: true,
+			},
 			{Name: "worktree-gitdir", After: `echo "$V" >.git/worktrees/wt2/gitdir`, Check: `! grep -q victim .git/worktrees/wt2/gitdir`},
-			{Name: "worktree-rename", After: `mkdir -p mine-wt; cp .git/worktrees/wt2/* mine-wt/; echo evil >mine-wt/commondir; mv .git/worktrees/wt2 .git/worktrees/old; mv mine-wt .git/worktrees/wt2`,
-				Check: `[ ! -e .git/worktrees/old ]`, Naive: true},
+			{
+				Name: "worktree-rename", After: `mkdir -p mine-wt; cp .git/worktrees/wt2/* mine-wt/; echo evil >mine-wt/commondir; mv .git/worktrees/wt2 .git/worktrees/old; mv mine-wt .git/worktrees/wt2`,
+				Check: `[ ! -e .git/worktrees/old ]`, Naive: true,
+			},
 			{Name: "worktree-new", Try: `mkgit evil-c; mkdir -p .git/worktrees/evil; echo ../../../evil-c >.git/worktrees/evil/commondir; echo 'ref: refs/heads/main' >.git/worktrees/evil/HEAD; mkdir -p e; echo 'gitdir: ../.git/worktrees/evil' >e/.git`, Naive: true},
 		}, Broken: true},
-		{Name: "linked-worktree", Workspace: "wt", Reduced: true, Setup: `git -C ws worktree add -q ../wt -b wt`, Techniques: []Technique{
+		{Name: "linked-worktree", Workspace: "wt", Setup: `git -C ws worktree add -q ../wt -b wt`, Techniques: []Technique{
 			{Name: "wt-pointer", Try: `mkgit evil; echo 'gitdir: evil' >.git`, Naive: true},
 			{Name: "wt-pointer-rename", Try: `mkgit evil2; echo 'gitdir: evil2' >mine-p; mv -f mine-p .git`, Naive: true},
 			{Name: "wt-pointer-dir", Try: `rm -f .git; mkgit .git`, Naive: true},

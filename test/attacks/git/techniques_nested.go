@@ -38,14 +38,16 @@ func nestedGroups() []Group {
 		{Name: "nested-moved-dir", Try: `mkdir -p x13; $A opendir x13 -s 1 -- rename x13 y13 -- atmkdir .git -s 1 -- atmkdir .git/objects -s 1 -- atmkdir .git/refs -s 1 -- atwrite .git/HEAD -s 1 -x 'ref: refs/heads/main
 ' -- atwrite .git/config -s 1 -x "$(full)"`, Naive: true},
 		{Name: "nested-in-git", Try: `mkgit .git/refs/x14/.git; mkgit .git/logs/.git; mkgit .git/objects/x14/.git`},
-		{Name: "nested-spelling", Try: `mkgit x15/.GIT; mkgit x16/.Git; mkgit x17/git~1; mkgit "x18/.git "; mkgit "x19/.git."; mkgit "$(printf 'x20/.g\342\200\214it')"`,
-			Check: `[ -z "$(find . -iname .git -not -name .git -o -iname 'git~1' -o -iname '.git.' -o -iname '.git ')" ]`, Naive: true},
+		{
+			Name: "nested-spelling", Try: `mkgit x15/.GIT; mkgit x16/.Git; mkgit x17/git~1; mkgit "x18/.git "; mkgit "x19/.git."; mkgit "$(printf 'x20/.g\342\200\214it')"`,
+			Check: `[ -z "$(find . -iname .git -not -name .git -o -iname 'git~1' -o -iname '.git.' -o -iname '.git ')" ]`, Naive: true,
+		},
 		{Name: "nested-odd-name", Try: `mkgit "$(printf 'n\nl/.git')"; mkgit "$(printf 'n\377/.git')"; mkgit " /.git"; mkgit "-C/.git"`, Naive: true},
 		{Name: "nested-stages", Try: `mkdir -p x21/.git; cd x21/.git; full >config; cd ..; mkdir -p .git/objects .git/refs; echo 'ref: refs/heads/main' >.git/HEAD`, Naive: true},
 	}
 	groups := []Group{
-		{Name: "nested", Reduced: true, Techniques: nested},
-		{Name: "gitlink", Reduced: true, Techniques: []Technique{
+		{Name: "nested", Techniques: nested},
+		{Name: "gitlink", Techniques: []Technique{
 			{Name: "gitlink", Try: `N=x; mkgit x/.git` + gitlink, Naive: true},
 		}},
 		{Name: "gitlink-pointer", Techniques: []Technique{
@@ -54,7 +56,8 @@ func nestedGroups() []Group {
 		{Name: "gitlink-gitdir", Techniques: []Technique{
 			{Name: "gitlink-logs", Try: `N=.git/logs; mkgit .git/logs/.git` + gitlink},
 		}},
-		{Name: "nested-host", Reduced: true, Setup: `
+		{
+			Name: "nested-host", Setup: `
 				git init -q ws/n && git -C ws/n commit -q --allow-empty -m n && mkdir ws/deep && git init -q ws/deep/r && git -C ws/deep/r commit -q --allow-empty -m r`,
 			Techniques: []Technique{
 				{Name: "nested-host-config", Try: `cfg >>n/.git/config`, Naive: true},
@@ -64,12 +67,15 @@ func nestedGroups() []Group {
 				{Name: "nested-host-parent", Try: `mkdir -p mine-deep/r; mkgit mine-deep/r/.git; mv deep deep2; mv -T mine-deep deep`, Naive: true},
 				{Name: "nested-host-moved", Try: `mv n n2; cfg >>n2/.git/config; mv n2 n`},
 				{Name: "nested-host-worktree", Try: `cfg >n/.git/config.worktree; echo ../../evil >n/.git/commondir`, Check: `[ ! -e n/.git/commondir ]`},
-			}, Broken: true},
+			}, Broken: true,
+		},
 		{Name: "nested-later", Techniques: []Technique{
-			{Name: "nested-later", Hold: `mkdir -p late; cd late; $A barrier $GO -- barrier /workspace/late/.git/config; cfg >>.git/config`,
-				Host: `git init -q late`, After: `cfg >>late/.git/config; mkdir -p late/.git/hooks; hook | put late/.git/hooks/post-index-change`, Naive: true},
+			{
+				Name: "nested-later", Hold: `mkdir -p late; cd late; $A barrier $GO -- barrier /workspace/late/.git/config; cfg >>.git/config`,
+				Host: `git init -q late`, After: `cfg >>late/.git/config; mkdir -p late/.git/hooks; hook | put late/.git/hooks/post-index-change`, Naive: true,
+			},
 			{Name: "nested-shadowed", Try: `mkgit s/.git`, Host: `rm -rf s; mkdir s; git init -q s`, After: `cfg >>s/.git/config`, Naive: true},
-			{Name: "nested-host-moves", Try: `mkgit t/.git; mkgit t/u/g`, Host: `mv t t2; mv t2/u/g t2/u/.git 2>/dev/null; mkdir t`, After: `mkgit t/.git; cfg >>t2/u/.git/config`},
+			{Name: "nested-host-moves", Try: `mkgit t/.git; mkgit t/u/.git`, Host: `mv t t2; mkdir t`, After: `mkgit t/.git; cfg >>t2/u/.git/config; mkgit t2/v/.git; mv t2/u t/u`},
 		}},
 	}
 	return append(groups, bareGroups()...)
@@ -126,25 +132,29 @@ func bareGroups() []Group {
 		{Name: "bare-at-root", Try: `D=.; ` + all},
 	}
 	return []Group{
-		{Name: "bare-orders", Reduced: true, Techniques: orders},
+		{Name: "bare-orders", Techniques: orders},
 		{Name: "bare-moved", Techniques: moved},
-		{Name: "bare-inside", Techniques: inside, Broken: true, Reduced: true},
+		{Name: "bare-inside", Techniques: inside, Broken: true},
 		{Name: "bare-itself", Techniques: whole, Broken: true},
-		{Name: "bare-begun", Setup: `mkdir -p ws/docs/objects ws/spec/refs ws/spec/objects ws/site && echo x >ws/site/HEAD && echo 'ref: refs/heads/main' >ws/docs/HEAD && touch ws/docs/objects/k ws/spec/refs/k ws/spec/objects/k && cd ws && git add -A && git commit -qm names`,
+		{
+			Name: "bare-begun", Setup: `mkdir -p ws/docs/objects ws/spec/refs ws/spec/objects ws/site && echo x >ws/site/HEAD && echo 'ref: refs/heads/main' >ws/docs/HEAD && touch ws/docs/objects/k ws/spec/refs/k ws/spec/objects/k && cd ws && git add -A && git commit -qm names`,
 			// The developer's own directories have parts of the shape.
 			Techniques: []Technique{
 				{Name: "bare-completed-refs", Try: `D=docs; ` + config + `; ` + steps["r"], Naive: true},
 				{Name: "bare-completed-head", Try: `D=spec; ` + config + `; ` + steps["h"], Naive: true},
 				{Name: "bare-completed-both", Try: `D=site; ` + config + `; ` + all, Naive: true},
-			}},
+			},
+		},
 		{Name: "bare-later", Techniques: []Technique{
 			// The host completes what the agent began.
 			{Name: "bare-host-head", Try: `D=l1; mkdir -p $D; ` + config + `; ` + steps["o"] + "; " + steps["r"], Host: `mkdir -p l1; echo 'ref: refs/heads/main' >l1/HEAD; mkdir -p l2/objects l2/refs; echo 'ref: refs/heads/main' >l2/HEAD`, After: `D=l2; ` + config},
 		}},
 		{Name: "bare-host", Setup: `git init -q --bare ws/b.git`, Techniques: []Technique{
 			{Name: "bare-host-config", Try: `cfg >>b.git/config; printf '[core]\n\tbare = false\n\tworktree = .\n' >>b.git/config`, Naive: true},
-			{Name: "bare-host-hooks", Try: `mkdir -p b.git/hooks; hook | put b.git/hooks/post-index-change; hook | put b.git/hooks/update`, Naive: true,
-				Check: `git push -q "$PWD/b.git" HEAD:refs/heads/p >/dev/null 2>&1; [ ! -e "$C" ]`},
+			{
+				Name: "bare-host-hooks", Try: `mkdir -p b.git/hooks; hook | put b.git/hooks/post-index-change; hook | put b.git/hooks/update`, Naive: true,
+				Check: `git push -q "$PWD/b.git" HEAD:refs/heads/p >/dev/null 2>&1; [ ! -e "$C" ]`,
+			},
 			{Name: "bare-host-renamed", Try: `mv b.git b2; cfg >>b2/config; mv b2 b.git`},
 		}},
 	}
@@ -196,6 +206,25 @@ func indexGroups() []Group {
 		Name: "index-alias", Try: blobs + `$A index mine-ai 2 ` + hooks + `; $A index mine-ag 2 100644:$H::README; cp mine-ag alias; rm -f .git/index.lock
 			ln alias .git/index.lock && mv .git/index.lock .git/index; cat mine-ai >alias`,
 	}}
+	// The index has what is missing for a bare repository: a checkout completes it.
+	const part = `D=%s; mkdir -p $D; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ".."\n' >$D/config; cfg >>$D/config; M=$($A blob .git "ref: refs/heads/main
+"); R=$($A blob .git "one
+three
+"); `
+	completes := []Technique{
+		{
+			Name: "index-completes-head", Try: replaceAll(part, "%s", "k1") + `mkdir -p k1/objects k1/refs; $A index mine-index 2 100644:$R::README 100644:$M::k1/HEAD 100644:$M::k2/refs/x 100644:$M::k3/HEAD 100644:$M::k3/refs/x 100644:$M::k3/objects/x` + publish,
+			Check: `git checkout -- k1; cd k1 && git status >/dev/null 2>&1; [ ! -e "$C" ]`,
+		},
+		{
+			Name: "index-completes-refs", Try: replaceAll(part, "%s", "k2") + `mkdir -p k2/objects; echo 'ref: refs/heads/main' >k2/HEAD`,
+			Check: `git checkout -- k2; cd k2 && git status >/dev/null 2>&1; [ ! -e "$C" ]`,
+		},
+		{
+			Name: "index-completes-all", Try: replaceAll(part, "%s", "k3"),
+			Check: `git checkout -- k3; cd k3 && git status >/dev/null 2>&1; [ ! -e "$C" ]`,
+		},
+	}
 	tree := []Technique{{
 		Name: "tree", Try: blobs + `
 			T=$($A blob .git "tree:100755 $H post-checkout
@@ -222,9 +251,10 @@ committer A <a@example.test> 1 +0000
 y"); mkdir -p .git/refs/replace; echo $K >.git/refs/replace/$(cat .git/refs/heads/main)`,
 	}}
 	return []Group{
-		{Name: "index", Techniques: crafted, Broken: true, Reduced: true, Each: true},
-		{Name: "index-held-fd", Techniques: held, Broken: true, Reduced: true},
+		{Name: "index", Techniques: crafted, Broken: true, Each: true},
+		{Name: "index-held-fd", Techniques: held, Broken: true},
 		{Name: "index-alias", Techniques: alias, Broken: true},
+		{Name: "index-completes", Techniques: completes, Broken: true},
 		{Name: "crafted-trees", Techniques: tree, Broken: true},
 	}
 }

@@ -38,7 +38,7 @@ func workspace(t *testing.T) string {
 		}
 		dir := filepath.Join(first.dir, "host")
 		if first.err = os.Mkdir(dir, 0o755); first.err == nil {
-			first.err = Setup(context.Background(), dir)
+			first.err = Setup(t.Context(), dir)
 		}
 	})
 	if first.err != nil {
