@@ -526,7 +526,7 @@ func (f *guard) judgeRename(from, to *node, a, b *spot, oldName, newName string,
 		return false, f.refuse("rename", wa, unix.EBUSY)
 	}
 	if there && b.place == onHost {
-		if errno := f.fixed(to, *b, newName, over); errno != 0 && !(b.zone.kind == gitDir && newName == "HEAD" && b.class == real) {
+		if errno := f.fixed(to, *b, newName, over); errno != 0 && (b.zone.kind != gitDir || newName != "HEAD" || b.class != real) {
 			return false, f.refuse("rename", wb, errno)
 		}
 	}

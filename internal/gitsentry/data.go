@@ -1,6 +1,7 @@
 package gitsentry
 
 import (
+	"errors"
 	"path"
 	"strings"
 	"time"
@@ -108,7 +109,7 @@ func (r *reading) Bytes(buf []byte) ([]byte, fuse.Status) {
 	got := 0
 	for got < len(want) {
 		n, err := unix.Pread(r.file.fd, want[got:], r.off+int64(got))
-		if err == unix.EINTR {
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil && got == 0 {
@@ -212,7 +213,7 @@ func (f *guard) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32,
 		} else {
 			w, err = unix.Pwrite(h.fd, data[done:], int64(in.Offset)+int64(done)) //nolint:gosec // a file offset
 		}
-		if err == unix.EINTR {
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
@@ -224,7 +225,7 @@ func (f *guard) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32,
 		return 0, status(err)
 	}
 	f.stampNow(n, h.fd)
-	return uint32(done), fuse.OK //nolint:gosec // at most MaxWrite
+	return uint32(done), fuse.OK
 }
 
 // Writev implements fuse.RawFileSystem.
@@ -366,7 +367,7 @@ func applyAttr(fd int, in *fuse.SetAttrIn) error {
 
 func utimes(fd int, ts [2]unix.Timespec) error {
 	err := unix.UtimesNanoAt(fd, "", ts[:], unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
-	if err == unix.EINVAL || err == unix.ENOENT { // kernels before 5.8
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // kernels before 5.8
 		err = unix.UtimesNanoAt(unix.AT_FDCWD, procFD+itoa(fd), ts[:], 0)
 	}
 	return err

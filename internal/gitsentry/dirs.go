@@ -1,6 +1,7 @@
 package gitsentry
 
 import (
+	"errors"
 	"os"
 	"strings"
 
@@ -81,7 +82,7 @@ func (f *guard) list(n *node) ([]fuse.DirEntry, error) {
 	buf := make([]byte, 64<<10)
 	for {
 		sz, err := unix.Getdents(fd, buf)
-		if err == unix.EINTR {
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {

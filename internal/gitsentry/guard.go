@@ -126,7 +126,7 @@ func newGuard(o Options, log *slog.Logger) (*guard, error) {
 	f.fds.limit = 1024
 	var lim unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && lim.Cur > 2048 {
-		f.fds.limit = int(min(lim.Cur/3, 100_000)) //nolint:gosec // bounded; a node has up to two
+		f.fds.limit = int(min(lim.Cur/3, 100_000)) // a node has up to two
 	}
 	var err error
 	if f.shadows, err = openShadows(o.ShadowDir, o.MemoryDir); err != nil {
@@ -240,7 +240,7 @@ func (f *guard) refuse(op, where string, errno unix.Errno) fuse.Status {
 	if loud {
 		f.log.Info("refused", "op", op, "path", where, "errno", unix.ErrnoName(errno))
 	}
-	return fuse.Status(errno)
+	return fuse.Status(errno) //nolint:gosec // errors are small
 }
 
 func (f *guard) noteCut() {

@@ -133,12 +133,12 @@ func (f *guard) openPathLocked(n *node) (*file, error) {
 
 // reopen opens n by its name, and makes sure that it is n.
 func (f *guard) reopen(n *node, flags int) (int, error) {
-	fd := -1
+	var fd int
 	var err error
 	if n.key.place == onHost {
-		var dir *file
-		if dir, err = f.openPath(n.parent); err != nil {
-			return -1, err
+		dir, derr := f.openPath(n.parent)
+		if derr != nil {
+			return -1, derr
 		}
 		fd, err = openat(dir.fd, n.name, flags)
 		dir.done()

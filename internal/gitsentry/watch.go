@@ -39,7 +39,7 @@ func (f *guard) watching(dir *node, s spot) bool {
 	if dir.key.place != onHost {
 		return false
 	}
-	if s.zone.kind != worktree && !(s.zone.kind == gitDir && under(s.zone.sub, "objects")) {
+	if s.zone.kind != worktree && (s.zone.kind != gitDir || !under(s.zone.sub, "objects")) {
 		return false
 	}
 	return f.watch.add(dir)
@@ -125,7 +125,7 @@ func (w *watcher) run() {
 	buf := make([]byte, 256<<10)
 	for {
 		n, err := unix.Read(w.fd, buf)
-		if err == unix.EINTR {
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil || n <= 0 {

@@ -26,23 +26,7 @@ type zone struct {
 	sub  string // below git
 }
 
-// zoneNow judges dir by where the kernel says that it is.
-func (f *guard) zoneNow(dir *node) (zone, error) {
-	switch dir.key.place {
-	case onHost:
-	case virtual:
-		return zone{kind: frozen}, nil
-	default:
-		return zone{kind: apart}, nil
-	}
-	p, err := f.openPath(dir)
-	if err != nil {
-		return zone{}, err
-	}
-	defer p.done()
-	return f.zoneOfFD(dir.top, p.fd)
-}
-
+// zoneOfFD judges an open directory by where the kernel says that it is.
 func (f *guard) zoneOfFD(top *root, fd int) (zone, error) {
 	here, err := readlink(procFD + itoa(fd))
 	if err != nil {
