@@ -297,7 +297,7 @@ func (a *attack) quietly(box *box, command string, o *Outcome) {
 	}
 	before := a.guarded()
 	box.do(command)
-	o.Changes = append(o.Changes, a.guarded().Diff(before)...)
+	o.Changes = append(o.Changes, a.guarded().Harm(before)...)
 }
 
 func (a *attack) prepare() {

@@ -249,11 +249,11 @@ func fileGroups() []Group {
 		{
 			Name: "masks-tracked", Setup: `
 				cd ws && mkdir .vscode && echo '{"mine":1}' >.vscode/settings.json && git add -A && git commit -qm editor
-				git switch -q other && mkdir -p .vscode && echo '{"mine":2}' >.vscode/settings.json && git add -A && git commit -qm editor && git switch -q main`,
+				git switch -q other && git merge -q --no-edit main && echo '{"mine":2}' >.vscode/settings.json && git commit -qam theirs && git switch -q main`,
 			Techniques: []Technique{
 				{
 					Name: "mask-read", Try: `if grep -q mine .vscode/settings.json 2>/dev/null; then :; fi; ` + task + ` >.vscode/settings.json; rm -f .vscode/settings.json; ` + task + ` >.vscode/tasks.json`,
-					Check: `git checkout -qf main && [ "$(cat .vscode/settings.json)" = '{"mine":1}' ] && [ ! -e .vscode/tasks.json ]`,
+					Check: `git checkout -qf main && grep -qx '{"mine":[12]}' .vscode/settings.json && [ ! -e .vscode/tasks.json ]`,
 				},
 				{Name: "mask-deletion", Try: `rm -rf .vscode`, Check: `git ls-tree --name-only main .vscode/ | grep -q settings.json`},
 			},

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -100,6 +99,7 @@ func Drive(ctx context.Context, o Options) error {
 type driver struct {
 	Options
 	guarded Snapshot // as it must be now
+	home    string   // what it has for .git, while that is away
 }
 
 // look takes the snapshot, with a .git that the host moved away.
@@ -124,48 +124,11 @@ func (d *driver) check() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(now.Diff(d.guarded)) == 0 {
-		return nil, nil
+	harm := now.Harm(d.guarded)
+	if len(harm) == 0 {
+		d.guarded = now
 	}
-	if moved := d.guarded.follow(now); len(now.Diff(moved)) == 0 {
-		d.guarded = moved
-		return nil, nil
-	}
-	return now.Diff(d.guarded), nil
-}
-
-// follow is the snapshot after the directories that hold nested repositories were
-// renamed as now has them: the worktree is the sandbox's to arrange. What was in a
-// git directory must still be there, all of it and nothing else.
-func (s Snapshot) follow(now Snapshot) Snapshot {
-	var gone, come []string
-	for key := range s {
-		if rel, ok := strings.CutPrefix(key, "name "); ok && rel != ".git" && now[key] != s[key] {
-			gone = append(gone, rel)
-		}
-	}
-	for key := range now {
-		if rel, ok := strings.CutPrefix(key, "name "); ok && rel != ".git" && s[key] != now[key] {
-			come = append(come, rel)
-		}
-	}
-	if len(gone) != len(come) || len(gone) > 2 {
-		return s
-	}
-	slices.Sort(gone)
-	slices.Sort(come)
-	for range 2 { // each of the two may have become each
-		pairs := map[string]string{}
-		for i, from := range gone {
-			pairs[from] = come[i]
-		}
-		out := s.moved(pairs)
-		if len(now.Diff(out)) == 0 {
-			return out
-		}
-		slices.Reverse(come)
-	}
-	return s
+	return harm, nil
 }
 
 // run runs one program and looks before and after each act of the host's.
@@ -227,11 +190,15 @@ func (d *driver) act(kind string) error {
 	}
 	isAway := exists(Away(d.Workspace))
 	if wasAway != isAway {
-		from, to := ".git", away
-		if wasAway {
-			from, to = to, from
+		const name = "name .git"
+		if isAway { // then there is no name to guard
+			d.home = d.guarded[name]
+			delete(d.guarded, name)
+			d.guarded = d.guarded.moved(map[string]string{".git": away})
+		} else {
+			d.guarded = d.guarded.moved(map[string]string{away: ".git"})
+			d.guarded[name] = d.home
 		}
-		d.guarded = d.guarded.moved(map[string]string{from: to})
 	}
 	for rel, text := range wrote {
 		key := "file " + rel
@@ -247,28 +214,6 @@ func (d *driver) act(kind string) error {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
-}
-
-// moved is the snapshot after git directories were renamed, from to to.
-func (s Snapshot) moved(pairs map[string]string) Snapshot {
-	out := Snapshot{}
-	for key, value := range s {
-		kind, rel, _ := strings.Cut(key, " ")
-		for from, to := range pairs {
-			if rel == from || strings.HasPrefix(rel, from+"/") {
-				rel = to + strings.TrimPrefix(rel, from)
-				break
-			}
-		}
-		// The name of a .git that the host moved away is none to guard.
-		if kind != "name" || rel != away {
-			out[kind+" "+rel] = value
-		}
-	}
-	if pairs[away] == ".git" {
-		out["name .git"] = os.ModeDir.String()
-	}
-	return out
 }
 
 // Local is a view in this process.

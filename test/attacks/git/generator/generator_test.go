@@ -339,6 +339,8 @@ func TestFollow(t *testing.T) {
 		{"renamed and changed", "mv n n2; echo >>n2/.git/config", false},
 		{"renamed and replaced", "mv n n2; mkdir -p n/.git", false},
 		{".git renamed", "mv n/.git n/g", false},
+		{".git moved", "mv n/.git d/.git", false},
+		{".git put back", "mv n/.git d/.git && mkdir n2 && mv d/.git n2/.git", false},
 		{"removed", "rm -rf n", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Snapshot is what a sandbox must not change on the host: the guarded files of
@@ -46,6 +47,66 @@ func (s Snapshot) Diff(before Snapshot) []string {
 	return lines
 }
 
+// Harm is Diff, but for directories that were renamed with the repositories in
+// them: the worktree is the sandbox's to arrange. What was in a git directory must
+// still be there, all of it and nothing else, and .git in the same directory.
+func (s Snapshot) Harm(before Snapshot) []string {
+	changes := s.Diff(before)
+	if len(changes) > 0 && len(s.Diff(before.follow(s))) == 0 {
+		return nil
+	}
+	return changes
+}
+
+// follow is the snapshot after the directories that hold repositories were renamed
+// as now has them.
+func (s Snapshot) follow(now Snapshot) Snapshot {
+	var gone, come []string
+	for key := range s {
+		if rel, ok := strings.CutPrefix(key, "name "); ok && now[key] != s[key] {
+			gone = append(gone, rel)
+		}
+	}
+	for key := range now {
+		if rel, ok := strings.CutPrefix(key, "name "); ok && s[key] != now[key] {
+			come = append(come, rel)
+		}
+	}
+	if len(gone) != len(come) || len(gone) > 16 {
+		return s
+	}
+	slices.Sort(gone)
+	slices.Sort(come)
+	for range 2 { // in order, as below one directory, or two that were exchanged
+		pairs := map[string]string{}
+		for i, from := range gone {
+			pairs[from] = come[i]
+		}
+		out := s.moved(pairs)
+		if len(now.Diff(out)) == 0 {
+			return out
+		}
+		slices.Reverse(come)
+	}
+	return s
+}
+
+// moved is the snapshot after git directories were renamed, from to to.
+func (s Snapshot) moved(pairs map[string]string) Snapshot {
+	out := Snapshot{}
+	for key, value := range s {
+		kind, rel, _ := strings.Cut(key, " ")
+		for from, to := range pairs {
+			if rel == from || strings.HasPrefix(rel, from+"/") {
+				rel = to + strings.TrimPrefix(rel, from)
+				break
+			}
+		}
+		out[kind+" "+rel] = value
+	}
+	return out
+}
+
 // worktree records what is guarded below a directory outside git directories.
 func (s Snapshot) worktree(dir, rel string) error {
 	return each(dir, rel, func(path, rel string, fi fs.FileInfo) error {
@@ -55,7 +116,7 @@ func (s Snapshot) worktree(dir, rel string) error {
 		}
 		switch {
 		case GitLike(name):
-			s["name "+rel] = fi.Mode().Type().String()
+			s["name "+rel] = fi.Mode().Type().String() + parent(path)
 			if fi.IsDir() {
 				return s.gitDir(path, rel)
 			}
@@ -169,6 +230,19 @@ func (s Snapshot) freeTree(dir, rel string) error {
 		}
 		return nil
 	})
+}
+
+// parent tells the directory that a name is in, whatever that is called: it may be
+// renamed, but what is in it must stay there.
+func parent(path string) string {
+	fi, err := os.Lstat(filepath.Dir(path))
+	if err != nil {
+		return ""
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return fmt.Sprintf(" in %d", st.Ino)
+	}
+	return ""
 }
 
 // all records every byte of a file or tree.
