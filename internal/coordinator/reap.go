@@ -22,6 +22,9 @@ import (
 // reapTime bounds one call of the low-level runtime.
 const reapTime = 10 * time.Second
 
+// orphanEnd bounds the wait for the end of a process that was killed.
+const orphanEnd = 2 * time.Second
+
 // reap removes what is left of a container whose create was killed, or which
 // its engine has forgotten: nobody else will ever end its processes.
 func (c *Coordinator) reap(ctx context.Context, stateDir string) {
@@ -100,6 +103,10 @@ func endOrphans(st containerstate.State) error {
 			if err := p.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 				errs = append(errs, fmt.Errorf("end orphan %d: %w", pid, err))
 			}
+			// SIGKILL is only sent: who is told that nothing is left finds nothing.
+			_ = p.f.SetReadDeadline(time.Now().Add(orphanEnd))
+			p.wait()
+			continue
 		}
 		p.close()
 	}
