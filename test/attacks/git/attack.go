@@ -410,7 +410,7 @@ func (a *attack) fell() map[string]string {
 			how = append(how, "planted in "+file)
 		}
 		if tech.Check != "" {
-			if r := a.hostScript(tech, tech.Check); r.Code != 0 {
+			if r := a.hostScript(tech, "set +e\n"+tech.Check); r.Code != 0 {
 				how = append(how, "its check failed: "+strings.TrimSpace(r.Stdout+r.Stderr))
 			}
 		}

@@ -25,7 +25,9 @@ func stateGroups() []Group {
 		{Name: "rebase-begun", Broken: true, Techniques: []Technique{
 			// The host begins while the sandbox lives.
 			{
-				Name: "rebase-begun", Host: replaceAll(rebasing, "cd ws && ", `git rebase --abort 2>/dev/null; git reset -q --hard; git branch -D topic 2>/dev/null; git switch -q main; echo again >>README; git commit -qam again; `),
+				Name: "rebase-begun", Host: `git rebase --abort 2>/dev/null || true; git reset -q --hard; git switch -qf main; git branch -qD begun 2>/dev/null || true
+					git switch -qc begun && echo topic >>README && git commit -qam topic && echo more >more && git add more && git commit -qm more
+					git switch -q main && echo again >>README && git commit -qam again && git switch -q begun && ! git rebase main >/dev/null 2>&1 && [ -e .git/rebase-merge/git-rebase-todo ]`,
 				After: `printf 'exec %s\n' "$P" >>.git/rebase-merge/git-rebase-todo`, Naive: true,
 			},
 		}},
@@ -60,15 +62,15 @@ func stateGroups() []Group {
 		{Name: "refs", Broken: true, Techniques: []Technique{
 			{
 				Name: "refs-traversal", Try: `id=$(cat .git/refs/heads/main); printf '%s refs/heads/../../config\n%s refs/heads/../../hooks/post-checkout\n' $id $id >>.git/packed-refs; echo 'ref: refs/heads/../../config' >.git/refs/heads/t1`,
-				Check: `git update-ref refs/heads/t1 HEAD >/dev/null 2>&1; git config -l >/dev/null`,
+				Check: `echo 'ref: refs/heads/main' >.git/HEAD; git update-ref refs/heads/t1 HEAD >/dev/null 2>&1; git config -l >/dev/null`,
 			},
 			{
 				Name: "refs-outside", Try: `printf 'ref: %s\n' "$V" >.git/refs/heads/t2; echo 'ref: ../../out/victim-refs-outside' >.git/refs/heads/t3; echo 'ref: config' >.git/refs/heads/t4; echo 'ref: hooks/post-checkout' >.git/refs/heads/t5`,
-				Check: `for r in t2 t3 t4 t5; do git update-ref refs/heads/$r HEAD >/dev/null 2>&1; git checkout -q -B $r >/dev/null 2>&1; done; git checkout -qf main 2>/dev/null; git config -l >/dev/null`,
+				Check: `echo 'ref: refs/heads/main' >.git/HEAD; for r in t2 t3 t4 t5; do git update-ref refs/heads/$r HEAD >/dev/null 2>&1; git checkout -q -B $r >/dev/null 2>&1; done; git checkout -qf main 2>/dev/null; git config -l >/dev/null`,
 			},
 			{Name: "refs-in-objects", Try: `mkdir -p .git/objects/refs .git/refs/heads/hooks; hook | put .git/refs/heads/hooks/post-checkout`},
 			{Name: "refs-option", Try: `mkdir -p .git/refs/heads; cp .git/refs/heads/main ".git/refs/heads/--upload-pack=$(basename "$C")"; cp .git/refs/heads/main .git/refs/heads/-x; printf '%s\tbranch x of --upload-pack=%s\n' "$(cat .git/refs/heads/main)" "$C" >.git/FETCH_HEAD`},
-			{Name: "head-config", Try: `[ ! -e $GO ] || echo 'ref: config' >.git/HEAD`, Check: `git symbolic-ref HEAD refs/heads/main; git config -l >/dev/null`},
+			{Name: "head-config", Try: `[ ! -e $GO ] || echo 'ref: config' >.git/HEAD`, Check: `echo 'ref: refs/heads/main' >.git/HEAD; git config -l >/dev/null`},
 			{Name: "shallow", Try: `echo "$P" >.git/shallow.lock; rm -f .git/shallow.lock`},
 			{Name: "editmsg", Try: `printf '%s\n' "$P" >.git/COMMIT_EDITMSG; printf '#!/bin/sh\n%s\n' "$P" >.git/MERGE_MSG`},
 			{Name: "gc-log", Try: `echo 1 >.git/gc.pid; echo "$P" >.git/gc.log`},
