@@ -111,7 +111,8 @@ func objectRule(p string) class {
 		}
 		return objectRule(rest) // a quarantine has the same shape
 	case !nested:
-		if isHex(top, 2) || top == "pack" || top == "info" || strings.HasPrefix(top, "tmp_obj_") || top == "maintenance.lock" || top == "schedule.lock" {
+		// Temporary names: git's, libgit2's, JGit's.
+		if isHex(top, 2) || top == "pack" || top == "info" || strings.HasPrefix(top, "tmp_obj_") || strings.HasPrefix(top, "tmp_object_git2_") || strings.HasPrefix(top, "noz") || top == "maintenance.lock" || top == "schedule.lock" {
 			return real
 		}
 	case isHex(top, 2):
@@ -120,7 +121,7 @@ func objectRule(p string) class {
 			return real
 		}
 	case top == "pack":
-		for _, prefix := range []string{"pack-", "tmp_", ".tmp-", "multi-pack-index", "gc_", "loose-"} {
+		for _, prefix := range []string{"pack-", "tmp_", ".tmp-", "multi-pack-index", "gc_", "loose-", "pack_git2_"} {
 			if strings.HasPrefix(rest, prefix) && (!strings.Contains(rest, "/") || prefix == "multi-pack-index") {
 				return real
 			}

@@ -14,7 +14,7 @@ func TestGitRule(t *testing.T) {
 		"config": readOnly, "config.lock": readOnly, "CONFIG": readOnly, "Config.Lock": readOnly, "config.worktree": readOnly,
 		"commondir": readOnly, "gitdir": readOnly, "info/attributes": readOnly, "info/attributes.lock": readOnly, "info/grafts": readOnly,
 		"info/exclude": readOnly, "info/sparse-checkout": readOnly, "info/refs": real, "info/x": shadow, "info": real,
-		"objects": real, "objects/aa": real, "objects/aa/" + hex38: real, "objects/aa/tmp_obj_x": real, "objects/AA": refused,
+		"objects": real, "objects/aa": real, "objects/aa/" + hex38: real, "objects/aa/tmp_obj_x": real, "objects/tmp_object_git2_x": real, "objects/pack/pack_git2_x": real, "objects/AA": refused,
 		"objects/pack": real, "objects/pack/pack-x.pack": real, "objects/pack/tmp_pack_x": real, "objects/pack/.tmp-1-pack-x.idx": real,
 		"objects/info": real, "objects/info/packs": real, "objects/info/alternates": readOnly, "objects/info/alternates.lock": readOnly,
 		"objects/info/http-alternates": readOnly, "objects/info/commit-graphs/x": real, "objects/pack/multi-pack-index.d/x": real,
