@@ -73,7 +73,7 @@ func TestRootful(t *testing.T) {
 			h.Podman("rm", "box").OK(t)
 		})
 		t.Run("masks", func(t *testing.T) {
-			got := run(harness.Busybox, "sh", "-c", "echo x > /workspace/.vscode/f; ls -A /workspace/.vscode; touch /workspace/made").OK(t)
+			got := run(harness.Busybox, "sh", "-c", "mkdir /workspace/.vscode; echo x > /workspace/.vscode/f; ls -A /workspace/.vscode; touch /workspace/made").OK(t)
 			if got != "f" {
 				t.Errorf("inside: %q", got)
 			}
