@@ -27,7 +27,7 @@ one() {
 	# The script was ended and has cleaned up: 255 ends xargs as well.
 	[[ -d $3 ]] || exit 255
 	log=$3/$(tr / _ <<<"$dir").$name
-	# One worker: two targets share the machine's cores.
+	# One worker: three targets share the machine's cores.
 	if "$GO" test -run='^$' -fuzz="^$name\$" -fuzztime="$4" -fuzzminimizetime=100x -parallel=1 "./$dir" >"$log" 2>&1; then
 		printf 'ok    %s %s: %s\n' "$dir" "$name" "$(grep '^fuzz: elapsed' "$log" | tail -n 1 | sed 's/^fuzz: //')"
 	else
@@ -41,7 +41,7 @@ export GO
 
 status=0
 # shellcheck disable=SC2016 # the inner shell expands these
-printf '%s\n' "${targets[@]}" | xargs -P 2 -L 1 bash -c 'one "$2" "$3" "$0" "$1"' "$work" "$time" | tee "$work/summary" || status=1
+printf '%s\n' "${targets[@]}" | xargs -P 3 -L 1 bash -c 'one "$2" "$3" "$0" "$1"' "$work" "$time" | tee "$work/summary" || status=1
 failed=$(grep -c '^FAIL  ' "$work/summary" || true)
 passed=$(grep -c '^ok    ' "$work/summary" || true)
 echo "fuzz: $passed passed, $failed failed"
