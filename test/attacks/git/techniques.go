@@ -18,7 +18,7 @@ func configGroups() []Group {
 			{Name: "pass", Try: `$A open .git/config -s 1 -- pass -s 1 -x "$(full)"`},
 			{Name: "mmap", Try: `$A mmap .git/config -x "$(full)"`},
 			{Name: "truncate", Try: `$A truncate .git/config -x "$P"; $A fallocate .git/config`},
-			{Name: "copy-range", Try: `full >mine-copy; $A copyrange mine-copy .git/config`, Naive: true},
+			{Name: "copy-range", Try: `full >mine-copy; $A copyrange mine-copy .git/config`},
 			{Name: "dir-held", Hold: `$A opendir .git -s 1 -- barrier $GO -- atwrite config -s 1 -x "$(full)"`},
 			{Name: "dir-proc", Try: `$A opendir .git -s 1 -- atproc config -s 1 -x "$(full)"`},
 			{Name: "proc-root", Try: `cfg >>/proc/1/root/workspace/.git/config; cfg >>/proc/self/cwd/.git/config`, Naive: true},
