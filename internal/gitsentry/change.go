@@ -78,6 +78,9 @@ func (f *guard) newName(op string, id uint64, name string) (*target, fuse.Status
 	case memory:
 		s.place = onMemory
 	default:
+		if s.zone.kind == gitDir && s.zone.sub == "" && isDirName(name) != (op == "mkdir") {
+			return fail(f.refuse(op, where, unix.EPERM))
+		}
 		t.at = at{s.dir.fd, name}
 		return t, fuse.OK
 	}
@@ -127,6 +130,11 @@ func (f *guard) made(t *target, h *fuse.InHeader, out *fuse.EntryOut) (*node, fu
 	return n, fuse.OK
 }
 
+// setID are the bits by which a program runs as its owner. The sandbox does not
+// follow them in the workspace, so they would only be of use to somebody on the
+// host: no file there gets them.
+const setID = unix.S_ISUID | unix.S_ISGID
+
 // own gives a new file to whoever made it. It is made as ours.
 func own(fd int, st *unix.Statx_t, h *fuse.InHeader) error {
 	uid, gid := int(h.Uid), int(h.Gid)
@@ -140,14 +148,8 @@ func own(fd int, st *unix.Statx_t, h *fuse.InHeader) error {
 	if uid == -1 && gid == -1 {
 		return nil
 	}
-	mode := st.Mode
 	if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
-	}
-	if mode&(unix.S_ISUID|unix.S_ISGID) != 0 && mode&unix.S_IFMT == unix.S_IFREG {
-		if err := unix.Chmod(procFD+itoa(fd), uint32(mode)&0o7777); err != nil {
-			return err
-		}
 	}
 	return statx(fd, "", st)
 }
@@ -187,7 +189,7 @@ func (f *guard) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fus
 	if t.place == onHost && t.class == index {
 		return f.refuse("create", join(t.zone.rel, name), unix.EPERM)
 	}
-	if err := unix.Mknodat(t.fd, t.at.name, in.Mode, 0); err != nil {
+	if err := unix.Mknodat(t.fd, t.at.name, in.Mode&^setID, 0); err != nil {
 		return status(err)
 	}
 	_, s = f.made(t, &in.InHeader, out)
@@ -271,7 +273,7 @@ func (f *guard) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *f
 	}
 	flags := unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK | int(in.Flags)&(unix.O_EXCL|unix.O_TRUNC)
 	existed := flags&unix.O_EXCL == 0 && entry(t.fd, t.at.name)
-	fd, err := unix.Openat(t.fd, t.at.name, flags, in.Mode&0o7777)
+	fd, err := unix.Openat(t.fd, t.at.name, flags, in.Mode&0o7777&^setID)
 	if err != nil {
 		return status(err)
 	}

@@ -284,6 +284,9 @@ func (f *guard) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut
 		return status(err)
 	}
 	defer p.done()
+	if !n.dir {
+		in.Mode &^= setID
+	}
 	if err := applyAttr(p.fd, in); err != nil {
 		return status(err)
 	}
@@ -318,8 +321,6 @@ func (f *guard) judgeAttr(n *node, in *fuse.SetAttrIn) fuse.Status {
 		return fuse.Status(unix.ESTALE)
 	case z.kind == frozen, z.kind == gitDir && n.dir && !strings.Contains(z.sub, "/"):
 		return f.refuse("chmod", f.seenName(n), unix.EROFS)
-	case z.kind == gitDir && in.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 && in.Valid&fuse.FATTR_MODE != 0 && !n.dir:
-		return f.refuse("chmod", f.seenName(n), unix.EPERM)
 	case z.kind == worktree && f.protected(f.seenName(n)):
 		return f.refuse("chmod", f.seenName(n), unix.EROFS)
 	}

@@ -75,7 +75,11 @@ func gitRule(p string) class {
 		}
 		return real
 	case "logs":
-		return real
+		// Elsewhere the host's git would make files of it, as reflogs of no ref.
+		if !nested || rest == "HEAD" || rest == "HEAD.lock" || rest == "refs" || strings.HasPrefix(rest, "refs/") {
+			return real
+		}
+		return refused
 	case "lfs":
 		return real
 	case "objects":
@@ -215,6 +219,16 @@ func plain(name string) string {
 		}
 		return unicode.ToLower(unicode.ToUpper(r)) // also the long s and the kelvin sign
 	}, name)
+}
+
+// isDirName tells whether a name in the root of a git directory is a directory's;
+// all others that are written through are plain files.
+func isDirName(name string) bool {
+	switch name {
+	case "refs", "logs", "objects", "info", "lfs":
+		return true
+	}
+	return false
 }
 
 // completes lists the names that make a directory look like a git directory.

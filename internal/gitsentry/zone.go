@@ -109,13 +109,14 @@ func entry(fd int, name string) bool {
 }
 
 // wouldShape tells whether one more entry makes the directory look like a git
-// directory to the host.
+// directory to the host, or would with no more than a HEAD, which the host might
+// bring.
 func wouldShape(fd int, name string) bool {
 	if !completes(name) {
 		return false
 	}
 	has := func(want string) bool { return strings.EqualFold(name, want) || entry(fd, want) }
-	return has("HEAD") && (has("objects") && has("refs") || has("commondir"))
+	return strings.EqualFold(name, "commondir") || has("objects") && has("refs")
 }
 
 // judge says what becomes of name in a directory of the host.

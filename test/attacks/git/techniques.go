@@ -168,11 +168,6 @@ func hookGroups() []Group {
 			{Name: "hooks-path-global-absolute", Try: in("tools/hooks"), Naive: true},
 			{Name: "hooks-path-parent", Try: `mkdir -p mine-tools/hooks; ` + in("mine-tools/hooks") + `; mv tools tools2; mv -T mine-tools tools`},
 		}},
-		{Name: "hooks-path-later", Techniques: []Technique{
-			// The host sets it while the sandbox lives.
-			{Name: "hooks-path-later", Host: `git config core.hooksPath later`, After: `mkdir -p later; ` + in("later"), Naive: true},
-			{Name: "include-later", Host: `git config include.path ../later.inc`, After: `cfg >later.inc`, Naive: true},
-		}},
 	}
 }
 
