@@ -377,7 +377,11 @@ func utimes(fd int, ts [2]unix.Timespec) error {
 // Fsync implements fuse.RawFileSystem.
 func (f *guard) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	n := f.nodes.get(in.NodeId)
-	if n == nil || n.key.place == virtual || n.key.class == readOnly || n.key.class == index {
+	if n == nil || n.key.place == virtual || n.key.class == readOnly {
+		return fuse.OK
+	}
+	if n.staged.Load() {
+		f.settle(n)
 		return fuse.OK
 	}
 	h, err := f.openIO(n, false)

@@ -159,6 +159,31 @@ func TestIndexInPlace(t *testing.T) {
 	if got := w.git(w.in, "ls-files"); got != "p\n" {
 		t.Errorf("the sandbox lists %q", got)
 	}
+	// So does whoever has it open.
+	fd, err := os.OpenFile(filepath.Join(w.in, ".git/index"), os.O_RDWR|os.O_TRUNC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = fd.Close() }()
+	if _, err := fd.WriteString(data); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * stageIdle)
+	buf := make([]byte, len(data))
+	if n, err := fd.ReadAt(buf, 0); string(buf[:n]) != data {
+		t.Errorf("an open index reads otherwise after it was published: %v", err)
+	}
+	// One that is written in the guard's last moment is not lost.
+	w.write(filepath.Join(w.in, "q"), "q")
+	oid = decode(t, strings.TrimSpace(w.git(w.in, "hash-object", "-w", "q")))
+	data = string(craftIndex("q", oid))
+	if err := writeFile(filepath.Join(w.in, ".git/index"), data); err != nil {
+		t.Fatal(err)
+	}
+	w.stop()
+	if got := w.read(filepath.Join(w.host, ".git/index")); got != data {
+		t.Error("what was written last is lost")
+	}
 }
 
 // TestStateStaysInside: what makes the host's git run commands later.

@@ -97,6 +97,7 @@ func Serve(ctx context.Context, o Options, ready func() error, log *slog.Logger)
 		srv.Serve()
 	}()
 	stop := func(err error) error {
+		f.settleAll()
 		// Detached: who still has it open gets errors from now on.
 		uerr := unix.Unmount(o.Mountpoint, unix.MNT_DETACH)
 		if errors.Is(uerr, unix.EINVAL) || errors.Is(uerr, unix.ENOENT) {

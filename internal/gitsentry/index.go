@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -333,6 +335,16 @@ func (f *guard) shownSize(n *node, a *fuse.Attr) {
 	}
 }
 
+// settleAll makes what was written last the host's, when the guard ends.
+func (f *guard) settleAll() {
+	f.stages.mu.Lock()
+	open := slices.Collect(maps.Keys(f.stages.open))
+	f.stages.mu.Unlock()
+	for _, n := range open {
+		f.settle(n)
+	}
+}
+
 // settle makes a whole index the host's, or waits for more of it.
 func (f *guard) settle(n *node) {
 	f.names.Lock()
@@ -376,5 +388,14 @@ func (f *guard) publishStaged(n *node, s *stage) error {
 		return err
 	}
 	st.Mtime = unix.StatxTimestamp{Sec: time.Now().Unix(), Nsec: uint32(time.Now().Nanosecond())} //nolint:gosec // below 1e9
-	return f.writeIndex(&b, name, s.data, &st)
+	if err := f.writeIndex(&b, name, s.data, &st); err != nil {
+		return err
+	}
+	// Whoever has it open reads on what he wrote, not what was there before.
+	var now unix.Statx_t
+	if err := statx(b.dir.fd, name, &now); err != nil {
+		return err
+	}
+	f.nodes.rebind(n, &now)
+	return nil
 }

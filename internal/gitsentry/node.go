@@ -320,6 +320,24 @@ func (t *table) moved(n, parent *node, name string) {
 	parent.children[name] = n
 }
 
+// rebind makes n the node of another file, which has come in its place.
+func (t *table) rebind(n *node, st *unix.Statx_t) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n.at.Lock()
+	defer n.at.Unlock()
+	if t.byKy[n.key] == n {
+		delete(t.byKy, n.key)
+	}
+	n.key = identityOf(n.key.place, n.key.class, st)
+	if t.byKy[n.key] == nil {
+		t.byKy[n.key] = n
+	}
+	n.closeLocked()
+	n.stale.done()
+	n.stale = nil
+}
+
 // child is the node that was last seen as name in parent; it may be nil.
 func (t *table) child(parent *node, name string) *node {
 	t.mu.RLock()

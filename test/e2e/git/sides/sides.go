@@ -75,7 +75,7 @@ func (s Side) Exec(name string, args ...string) harness.Result {
 var state = []struct{ name, script string }{
 	{"HEAD", `cat .git/HEAD`},
 	{"references", `git for-each-ref --format='%(refname) %(objectname) %(symref)'`},
-	{"reflogs", `cd .git/logs && find . -type f | sort | while read -r f; do echo "== $f"; cat "$f"; done`},
+	{"reflogs", `cd .git/logs && find . -type f | sort | while read -r f; do echo "== $f"; sed -E "s/> [0-9]+ /> TIME /" "$f"; done`},
 	{"index", `git ls-files --stage -t`},
 	{"status", `git status --porcelain=v2 --branch --ignored`},
 	{"config", `cat .git/config; cat .git/config.worktree 2>/dev/null || true`},
