@@ -644,7 +644,7 @@ func TestKillsDuringTheStartOfAGuard(t *testing.T) {
 		} else {
 			must(t, syscall.Kill(pid, syscall.SIGTERM))
 		}
-		<-done // cut, or in time
+		t.Log("cut, or in time:", <-done)
 		f.gone(pid)
 		if _, err := os.Stat(f.ws + "/" + keptFile); err != nil {
 			t.Fatal("the workspace was emptied: ", err)

@@ -96,7 +96,7 @@ func Serve(ctx context.Context, o Options, ready func() error, log *slog.Logger)
 		defer close(served)
 		srv.Serve()
 	}()
-	stop := func(err error) error {
+	stop := func(err error) error { //nolint:contextcheck // ctx is over; a call of git's bounds itself
 		f.settleAll()
 		// Detached: who still has it open gets errors from now on.
 		uerr := unix.Unmount(o.Mountpoint, unix.MNT_DETACH)
