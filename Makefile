@@ -36,6 +36,8 @@ TOGETHER ?= 10m
 E2E_PKGS ?= $$($(GO) list ./test/e2e/... | grep -v -e /chaos -e /workflow) ./test/runtimetools
 E2E_LAST ?= ./test/e2e/chaos
 E2E_RUN  ?= .
+# Rounds of SIGKILL; a hundred take a quarter of an hour on two slow cores.
+CHAOS_ROUNDS ?= 25
 
 .DEFAULT_GOAL := build
 .PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together attacks everyday setup setup-tools clean help
@@ -76,7 +78,7 @@ unit: ## tests that need neither podman nor runsc
 
 e2e: setup-tools ## end-to-end tests on real podman and runsc (E2E_PKGS, E2E_RUN narrow it)
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -p 2 -parallel 2 -run '$(E2E_RUN)' $(E2E_PKGS)
-	test -z '$(E2E_LAST)' || GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -run '$(E2E_RUN)' $(E2E_LAST)
+	test -z '$(E2E_LAST)' || GO='$(GO)' CHAOS_ROUNDS='$(CHAOS_ROUNDS)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -run '$(E2E_RUN)' $(E2E_LAST)
 
 attacks: setup-tools ## every technique of an attacker, in sandboxes, against Lazaret and against naive mounts
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 80m -parallel 2 ./test/attacks/git
