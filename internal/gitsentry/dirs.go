@@ -76,7 +76,7 @@ func (f *guard) list(n *node) ([]fuse.DirEntry, error) {
 	if n.key.place == onHost {
 		over = f.shadows.names(n.key.dirKey())
 		if z := f.zoneSeen(n); z.kind == worktree || z.kind == gitDir {
-			hide = func(name string) bool { return f.hidden(n, z, fd, name) }
+			hide = func(name string) bool { return f.hidden(n, z, name) }
 		}
 	}
 	buf := make([]byte, 64<<10)
@@ -122,14 +122,11 @@ func (f *guard) list(n *node) ([]fuse.DirEntry, error) {
 
 // hidden tells whether the host's entry is not to be seen: it is masked, and has
 // nothing that shows in its place.
-func (f *guard) hidden(dir *node, z zone, fd int, name string) bool {
+func (f *guard) hidden(dir *node, z zone, name string) bool {
 	if z.kind == worktree && !f.masked(join(z.rel, name), name) {
 		return false
 	}
 	if z.kind == gitDir && name != "hooks" {
-		return false
-	}
-	if f.judge(dir.top, z, fd, name) != memory {
 		return false
 	}
 	s, err := f.find(dir, name, false) // copies what shows in its place
@@ -137,6 +134,9 @@ func (f *guard) hidden(dir *node, z zone, fd int, name string) bool {
 		return true
 	}
 	s.done()
+	if s.class != memory {
+		return false
+	}
 	_, shown := f.shadows.has(dir.key.dirKey(), name)
 	return !shown
 }
@@ -187,6 +187,14 @@ func (f *guard) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEnt
 	if !s.Ok() {
 		return s
 	}
+	var here spot
+	if n.key.place != virtual {
+		var err error
+		if here, err = f.inside(n, false); err != nil {
+			return status(err)
+		}
+		defer here.done()
+	}
 	for _, e := range names {
 		eo := out.AddDirLookupEntry(e)
 		if eo == nil {
@@ -195,7 +203,7 @@ func (f *guard) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEnt
 		if e.Name == "." || e.Name == ".." || n.key.place == virtual {
 			continue // the kernel wants no lookup of these
 		}
-		sp, err := f.find(n, e.Name, false)
+		sp, err := f.named(n, here, e.Name)
 		if err != nil {
 			continue
 		}
@@ -204,7 +212,6 @@ func (f *guard) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEnt
 		} else if eo.NodeId != 0 {
 			out.FixMode(eo.Mode)
 		}
-		sp.done()
 	}
 	return fuse.OK
 }

@@ -21,6 +21,19 @@ type spot struct {
 // find says where name of dir lives. With now, as before every change, it judges
 // by where dir is at this moment; reading goes by what was true at the lookup.
 func (f *guard) find(dir *node, name string, now bool) (spot, error) {
+	s, err := f.inside(dir, now)
+	if err != nil {
+		return spot{}, err
+	}
+	if s, err = f.named(dir, s, name); err != nil {
+		s.done()
+		return spot{}, err
+	}
+	return s, nil
+}
+
+// inside is what find knows of all names in dir.
+func (f *guard) inside(dir *node, now bool) (spot, error) {
 	if dir.key.place != onHost {
 		return spot{place: dir.key.place, class: real, zone: zone{kind: apart}}, nil
 	}
@@ -29,19 +42,27 @@ func (f *guard) find(dir *node, name string, now bool) (spot, error) {
 		return spot{}, err
 	}
 	s := spot{place: onHost, dir: p}
-	if now {
-		if s.zone, err = f.zoneOfFD(dir.top, p.fd); err != nil {
-			p.done()
-			return spot{}, err
-		}
-	} else {
+	if !now {
 		s.zone = f.zoneSeen(dir)
+		return s, nil
 	}
-	if now && s.zone.kind == outside {
+	if s.zone, err = f.zoneOfFD(dir.top, p.fd); err == nil && s.zone.kind == outside {
+		err = unix.ESTALE
+	}
+	if err != nil {
 		p.done()
-		return spot{}, unix.ESTALE
+		return spot{}, err
 	}
-	s.class = f.judge(dir.top, s.zone, p.fd, name)
+	return s, nil
+}
+
+// named makes s, which inside has returned for dir, the spot of name. The use of
+// its descriptor stays one.
+func (f *guard) named(dir *node, s spot, name string) (spot, error) {
+	if dir.key.place != onHost {
+		return s, nil
+	}
+	s.class = f.judge(dir.top, s.zone, s.dir.fd, name)
 	if place, ok := f.shadows.has(dir.key.dirKey(), name); ok {
 		s.place = place
 		return s, nil
@@ -49,14 +70,9 @@ func (f *guard) find(dir *node, name string, now bool) (spot, error) {
 	if s.class == memory {
 		s.place = onMemory // nothing of the host's shows through
 		if s.zone.kind == worktree && f.masked(join(s.zone.rel, name), name) {
-			err = f.beginMask(dir, s, name)
-		} else {
-			err = f.begin(dir, name)
+			return s, f.beginMask(dir, s, name)
 		}
-		if err != nil {
-			p.done()
-			return spot{}, err
-		}
+		return s, f.begin(dir, name)
 	}
 	return s, nil
 }
@@ -85,8 +101,8 @@ func (f *guard) seenAt(dir *node) string {
 
 func (s spot) done() { s.dir.done() }
 
-// stat is statx of what is at a spot; an absent one is ENOENT. The descriptor,
-// O_PATH, is nil for directories of shadows and where there was none to spare.
+// stat is statx of what is at a spot, and an O_PATH descriptor of it; an absent
+// one is ENOENT.
 func (f *guard) stat(dir *node, s spot, name string, st *unix.Statx_t) (*file, error) {
 	var fd int
 	var err error
