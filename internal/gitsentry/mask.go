@@ -193,10 +193,11 @@ func (f *guard) content(b blob) ([]byte, error) {
 		dir = f.o.GitDir
 	}
 	// cat-file runs no program of the repository's configuration, which is the
-	// host's in any case, and asks no remote.
+	// host's in any case, and asks no remote; before git 2.44 that takes the protocol's
+	// setting.
 	cmd := exec.CommandContext(ctx, git, "--git-dir="+dir, "cat-file", "blob", hex.EncodeToString(b.oid))
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "GIT_NO_LAZY_FETCH=1", "GIT_OPTIONAL_LOCKS=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_OPTIONAL_LOCKS=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("read %s from git: %w", b.rel, err)
