@@ -247,7 +247,7 @@ func (f *guard) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.
 			return f.refuse("link", where, unix.EPERM)
 		}
 	}
-	if err := unix.Linkat(unix.AT_FDCWD, procFD+itoa(p.fd), t.fd, t.at.name, unix.AT_SYMLINK_FOLLOW); err != nil {
+	if err := unix.Linkat(unix.AT_FDCWD, procFD(p.fd), t.fd, t.at.name, unix.AT_SYMLINK_FOLLOW); err != nil {
 		return status(err)
 	}
 	_, s = f.made(t, nil, out)
@@ -510,7 +510,7 @@ func (f *guard) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName st
 func (f *guard) judgeRename(from, to *node, a, b *spot, oldName, newName string, st, over *unix.Statx_t, there bool, flags uint32) (publish bool, s fuse.Status) {
 	wa, wb := join(a.zone.rel, oldName), join(b.zone.rel, newName)
 	// Where a new name would go, if nothing is there.
-	if b.place == onHost && to.key.place == onHost {
+	if b.place == onHost {
 		switch b.class {
 		case shadow:
 			if !there {
@@ -532,7 +532,7 @@ func (f *guard) judgeRename(from, to *node, a, b *spot, oldName, newName string,
 			return false, f.refuse("rename", wb, errno)
 		}
 	}
-	if b.place == onHost && to.key.place == onHost {
+	if b.place == onHost {
 		switch b.class {
 		case readOnly:
 			return false, f.refuse("rename", wb, unix.EROFS)
@@ -540,7 +540,7 @@ func (f *guard) judgeRename(from, to *node, a, b *spot, oldName, newName string,
 			return false, f.refuse("rename", wb, unix.EPERM)
 		}
 	}
-	if to.key.place == onHost && to == f.workspace && newName == ".git" && f.hasGit {
+	if to == f.workspace && newName == ".git" && f.hasGit {
 		return false, f.refuse("rename", wb, unix.EBUSY)
 	}
 	if a.place != b.place {
@@ -556,7 +556,7 @@ func (f *guard) judgeRename(from, to *node, a, b *spot, oldName, newName string,
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if a.zone.kind == gitDir {
 		switch {
-		case flags&unix.RENAME_EXCHANGE != 0, st.Mode&unix.S_IFMT != unix.S_IFREG, isDir:
+		case flags&unix.RENAME_EXCHANGE != 0, st.Mode&unix.S_IFMT != unix.S_IFREG:
 			return false, f.refuse("rename", wa, unix.EBUSY)
 		case b.class == index:
 			return true, fuse.OK

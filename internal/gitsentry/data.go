@@ -20,16 +20,11 @@ func (f *guard) zoneOfFile(top *root, fd int) (zone, error) {
 
 // whereIs is the zone of an open file's directory, and its name there.
 func (f *guard) whereIs(top *root, fd int) (zone, string, error) {
-	here, err := readlink(procFD + itoa(fd))
+	rel, inside, err := below(top, fd)
 	if err != nil {
 		return zone{}, "", err
 	}
-	base, err := readlink(procFD + itoa(top.fd))
-	if err != nil {
-		return zone{}, "", err
-	}
-	rel, ok := strings.CutPrefix(here, base+"/")
-	if !ok {
+	if !inside || rel == "" {
 		return zone{kind: outside}, "", nil
 	}
 	dir, name := path.Split(rel)
@@ -343,7 +338,7 @@ func applyAttr(fd int, in *fuse.SetAttrIn) error {
 		}
 	}
 	if mode, ok := in.GetMode(); ok {
-		if err := unix.Chmod(procFD+itoa(fd), mode); err != nil {
+		if err := unix.Chmod(procFD(fd), mode); err != nil {
 			return err
 		}
 	}
@@ -369,7 +364,7 @@ func applyAttr(fd int, in *fuse.SetAttrIn) error {
 func utimes(fd int, ts [2]unix.Timespec) error {
 	err := unix.UtimesNanoAt(fd, "", ts[:], unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // kernels before 5.8
-		err = unix.UtimesNanoAt(unix.AT_FDCWD, procFD+itoa(fd), ts[:], 0)
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, procFD(fd), ts[:], 0)
 	}
 	return err
 }

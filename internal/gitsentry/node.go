@@ -3,9 +3,9 @@ package gitsentry
 import (
 	"container/list"
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -50,8 +50,7 @@ type node struct {
 	okPath string // at which writing was allowed
 	stale  *file  // O_PATH of what has lost its last name here; kept until forgotten
 	last   stamp
-	born   time.Time // of its number, for the fairness of eviction
-	wd     int32     // inotify's; 0 for none
+	wd     int32 // inotify's; 0 for none
 	elem   *list.Element
 
 	// The table's lock guards these.
@@ -101,7 +100,9 @@ type root struct {
 	git bool // it is a git directory
 }
 
-const procFD = "/proc/self/fd/"
+// procFD is the magic link of an open descriptor: it leads to the very file, and
+// tells where that is now.
+func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // openPath is an O_PATH descriptor of n, whose use the caller ends. What is no
 // longer where it was seen is ESTALE: the kernel then looks again.
@@ -217,7 +218,7 @@ func (f *guard) openIO(n *node, write bool) (*file, error) {
 		f.fds.touch(n)
 	}
 	if write && n.key.place == onHost {
-		here, err := readlink(procFD + itoa(n.io.fd))
+		here, err := readlink(procFD(n.io.fd))
 		if err != nil {
 			return nil, err
 		}
@@ -240,7 +241,7 @@ func (f *guard) openData(n *node, mode int) (int, error) {
 		p = n.stale
 	}
 	for {
-		fd, err := unix.Open(procFD+itoa(p.fd), mode|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		fd, err := unix.Open(procFD(p.fd), mode|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 		if !errors.Is(err, unix.EINTR) {
 			return fd, err
 		}
@@ -288,7 +289,7 @@ func (t *table) enter(key identity, dir bool, top *root, parent *node, name stri
 	n := t.byKy[key]
 	if n == nil {
 		t.next++
-		n = &node{id: t.next, key: key, dir: dir, top: top, born: time.Now()}
+		n = &node{id: t.next, key: key, dir: dir, top: top}
 		if dir {
 			n.children = map[string]*node{}
 		}
@@ -429,18 +430,6 @@ func (n *node) closeLocked() {
 	n.path.done()
 	n.io.done()
 	n.path, n.io, n.write = nil, nil, false
-}
-
-func itoa(n int) string {
-	var buf [20]byte
-	i := len(buf)
-	for {
-		i--
-		buf[i] = byte('0' + n%10)
-		if n /= 10; n == 0 {
-			return string(buf[i:])
-		}
-	}
 }
 
 func status(err error) fuse.Status {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -30,11 +29,7 @@ type dirKey struct{ dev, ino, born uint64 }
 
 func (i identity) dirKey() dirKey { return dirKey{i.dev, i.ino, i.born} }
 
-// String is shadowkey's form.
-func (k dirKey) String() string {
-	hex := func(n uint64) string { return strconv.FormatUint(n, 16) }
-	return hex(k.dev) + "-" + hex(k.ino) + "-" + hex(k.born)
-}
+func (k dirKey) String() string { return shadowkey.Of(k.dev, k.ino, k.born) }
 
 // shadows knows which names of which directories live apart. What is below such
 // a name is found by path: nobody else writes there.

@@ -64,7 +64,7 @@ func (w *watcher) add(dir *node) bool {
 		return false
 	}
 	defer p.done()
-	wd, err := unix.InotifyAddWatch(w.fd, procFD+itoa(p.fd), watched)
+	wd, err := unix.InotifyAddWatch(w.fd, procFD(p.fd), watched)
 	if err != nil {
 		if errors.Is(err, unix.ENOSPC) {
 			w.mu.Lock()

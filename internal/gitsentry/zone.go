@@ -28,18 +28,29 @@ type zone struct {
 
 // zoneOfFD judges an open directory by where the kernel says that it is.
 func (f *guard) zoneOfFD(top *root, fd int) (zone, error) {
-	here, err := readlink(procFD + itoa(fd))
+	rel, inside, err := below(top, fd)
 	if err != nil {
 		return zone{}, err
 	}
-	base, err := readlink(procFD + itoa(top.fd))
-	if err != nil {
-		return zone{}, err
-	}
-	if here != base && !strings.HasPrefix(here, base+"/") {
+	if !inside {
 		return zone{kind: outside}, nil
 	}
-	return f.zoneOf(top, strings.TrimPrefix(here[len(base):], "/")), nil
+	return f.zoneOf(top, rel), nil
+}
+
+// below is the path of what is open as fd relative to top, "" for that itself, as
+// the kernel tells it at this moment.
+func below(top *root, fd int) (rel string, inside bool, err error) {
+	here, err := readlink(procFD(fd))
+	if err != nil {
+		return "", false, err
+	}
+	base, err := readlink(procFD(top.fd))
+	if err != nil || here == base {
+		return "", err == nil, err
+	}
+	rel, inside = strings.CutPrefix(here, base+"/")
+	return rel, inside, nil
 }
 
 // zoneOf judges the directory at rel below top.
@@ -150,14 +161,13 @@ func (f *guard) judgeName(top *root, z zone, fd int, name string) class {
 		next.rel, next.sub = join(z.rel, name), join(z.sub, name)
 		c := f.rule(top, next)
 		switch c {
-		case modules, trees:
-			if next.sub == "modules" || next.sub == "worktrees" {
-				return shadow // new: the host's own shows, see locate
+		case trees:
+			if z.sub != "" && z.sub != "worktrees" {
+				return readOnly // in one of the host's
 			}
-			if z.sub == "modules" || z.sub == "worktrees" || c == modules {
-				return shadow
-			}
-			return readOnly
+			return shadow // a new one
+		case modules:
+			return shadow
 		case real, index:
 			if z.sub != "" && wouldShape(fd, name) {
 				return refused

@@ -28,8 +28,11 @@ func Key(st *unix.Statx_t) string {
 		// Times before 1970 wrap around, which is as good a name as another.
 		born = uint64(st.Btime.Sec)*1e9 + uint64(st.Btime.Nsec) //nolint:gosec // a name, not a number
 	}
-	return hex(unix.Mkdev(st.Dev_major, st.Dev_minor)) + "-" + hex(st.Ino) + "-" + hex(born)
+	return Of(unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, born)
 }
+
+// Of is the Key of a directory by its device, inode and birth time in nanoseconds.
+func Of(dev, ino, born uint64) string { return hex(dev) + "-" + hex(ino) + "-" + hex(born) }
 
 // OfDir is the Key of an open directory; fd may be O_PATH. ErrNoBirthTime is in
 // the chain of its error where the key would not be unique over time.
