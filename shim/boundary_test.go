@@ -483,6 +483,7 @@ func TestPassThroughKeepsDescriptorsInputAndExitCode(t *testing.T) {
 	for _, verb := range [][]string{{"update", "--resources=-", "c1"}, {"state", "c1"}, {"create", "--bundle", p.bundle, "c1"}, {"run", "--bundle", p.bundle, "c2"}} {
 		t.Run(verb[0], func(t *testing.T) {
 			p.t = t
+			p.idle() // each command has a mount namespace of its own, unlike an engine's
 			r, w, err := os.Pipe()
 			p.must(err)
 			defer func() { _ = r.Close() }()
