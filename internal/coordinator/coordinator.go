@@ -37,9 +37,6 @@ const (
 	reapWait = 8 * time.Second
 	// claimFile in the Domain Root is locked by the coordinator, and names it.
 	claimFile = "coordinator.pid"
-	// claimTime is more than passes between the making of a container's directory
-	// and the lease in it.
-	claimTime = time.Second
 )
 
 // container is one container of the domain.
@@ -587,13 +584,6 @@ func (c *Coordinator) forget(ct *container) {
 	c.poke()
 }
 
-// removeState removes what is kept for later calls about a container.
-func (c *Coordinator) removeState(id string) {
-	if err := os.RemoveAll(containerstate.Dir(c.spec.RuntimeDir, id)); err != nil {
-		c.log.Error("remove container state", "container", id, "error", err)
-	}
-}
-
 // giveUp ends the grace of a new coordinator: whoever it was started for has
 // been refused.
 func (c *Coordinator) giveUp() {
@@ -654,12 +644,9 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 		c.forget(old) // its end has not been seen yet
 		c.removeState(old.id)
 	}
-	if err := claimState(req.StateDir); err != nil {
+	lease := containerstate.Lease{Version: containerstate.Version, Domain: c.spec.Domain.Hash, PID: peer.pid, StartTime: start, PIDFile: req.PIDFile}
+	if err := claimState(req.StateDir, lease); err != nil {
 		return fail(wire.CodeRefused, "container %s: %w", req.ContainerID, err)
-	}
-	if err := containerstate.WriteLease(req.StateDir, containerstate.Lease{Version: containerstate.Version, Domain: c.spec.Domain.Hash, PID: peer.pid, StartTime: start, PIDFile: req.PIDFile}); err != nil {
-		_ = os.RemoveAll(req.StateDir) // else nobody could claim the id
-		return fail(wire.CodeInternal, "keep the container's state: %w", err)
 	}
 	ct := &container{
 		id: req.ContainerID, stateDir: req.StateDir, pidFile: req.PIDFile,
@@ -693,35 +680,6 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	}
 	c.log.Info("container prepared", "container", ct.id, "pid", peer.pid, "notes", req.Notes)
 	return res, nil
-}
-
-// claimState makes the container's directory, whose making is the claim on its
-// id: another domain, and so another coordinator, may have a container of that
-// id, whose later calls would then be given our settings.
-func claimState(dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return fmt.Errorf("keep its state: %w", err)
-	}
-	for range 3 {
-		err := os.Mkdir(dir, 0o700)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("keep its state: %w", err)
-		}
-		lease, err := containerstate.ReadLease(dir)
-		if err == nil && lease.Alive() {
-			return fmt.Errorf("one of that id exists already in another domain (pid %d): remove it or choose another id", lease.PID)
-		}
-		if fi, serr := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && serr == nil && time.Since(fi.ModTime()) < claimTime {
-			return errors.New("one of that id is being made in another domain: choose another id")
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("remove the state of a dead container: %w", err)
-		}
-	}
-	return errors.New("others make containers of that id all the time: choose another id")
 }
 
 func (c *Coordinator) attachRequest(req *wire.AttachRequest) error {

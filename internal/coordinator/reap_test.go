@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -305,31 +307,52 @@ func TestKilledCoordinatorsOfOtherDomains(t *testing.T) {
 	f.nothingLeft()
 }
 
-func TestAbandonedState(t *testing.T) {
-	tests := []struct {
-		name  string
-		files []string
-		age   time.Duration
-		want  bool
-	}{
-		{"a claim of this moment", nil, 0, false},
-		{"an empty directory", nil, time.Second, true},
-		{"a removal that was killed after the lease", []string{"state.json"}, 0, true},
-		{"a lease that is being written", []string{".lease.json.tmp-1"}, time.Second, false},
-		{"a lease whose writer was killed", []string{".lease.json.tmp-1"}, time.Minute, true},
+// A claim is whole or not there, whoever was killed in between.
+func TestClaimState(t *testing.T) {
+	runtimeDir := t.TempDir()
+	dir := containerstate.Dir(runtimeDir, "c1")
+	start, err := containerstate.StartTime(os.Getpid())
+	must(t, err)
+	living := containerstate.Lease{Version: containerstate.Version, Domain: "aaaaaaaaaaaa", PID: os.Getpid(), StartTime: start}
+	dead := living
+	dead.StartTime++
+
+	// Killed before the lease was whole.
+	fresh := filepath.Join(filepath.Dir(dir), unfinished)
+	must(t, os.MkdirAll(fresh, 0o700))
+	must(t, os.WriteFile(filepath.Join(fresh, ".lease.json.tmp-1"), nil, 0o600))
+	must(t, removeUnfinished(runtimeDir))
+	if left := names(filepath.Dir(dir)); len(left) != 0 {
+		t.Fatalf("left: %q", left)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			dir := t.TempDir()
-			for _, name := range tt.files {
-				must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-			}
-			then := time.Now().Add(-tt.age)
-			must(t, os.Chtimes(dir, then, then))
-			if got := abandoned(dir); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
-		})
+	must(t, os.MkdirAll(fresh, 0o700))
+	must(t, os.WriteFile(filepath.Join(fresh, "state.json"), nil, 0o600))
+
+	must(t, claimState(dir, dead))
+	must(t, os.WriteFile(filepath.Join(dir, "state.json"), nil, 0o600))
+	must(t, claimState(dir, living)) // the dead one's is taken over, with nothing of it
+	if got := names(dir); !slices.Equal(got, []string{"lease.json"}) {
+		t.Errorf("after a claim: %q", got)
+	}
+	other := living
+	other.Domain = "bbbbbbbbbbbb"
+	if err := claimState(dir, other); err == nil {
+		t.Error("the id of a living container was claimed")
+	}
+	// What is left of a removal that was killed is nobody's.
+	must(t, os.Remove(filepath.Join(dir, "lease.json")))
+	must(t, os.WriteFile(filepath.Join(dir, "state.json"), nil, 0o600))
+	must(t, claimState(dir, other))
+
+	c := &Coordinator{spec: wire.StartSpec{RuntimeDir: runtimeDir, Domain: domain.Anchor{Hash: living.Domain}}, log: slog.New(slog.DiscardHandler)}
+	c.removeState("c1")
+	if _, err := containerstate.ReadLease(dir); err != nil {
+		t.Errorf("another domain's container: %v", err)
+	}
+	c.spec.Domain.Hash = other.Domain
+	c.removeState("c1")
+	if left := names(filepath.Dir(dir)); len(left) != 0 {
+		t.Errorf("left: %q", left)
 	}
 }
 

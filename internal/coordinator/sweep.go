@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,9 +70,8 @@ func (c *Coordinator) sweep() {
 // coordinator looks after any more.
 func (c *Coordinator) sweepContainers(ctx context.Context) {
 	ids, err := containerstate.List(c.spec.RuntimeDir)
-	if err != nil {
+	if err = errors.Join(err, removeUnfinished(c.spec.RuntimeDir)); err != nil {
 		c.log.Error("look for dead containers", "error", err)
-		return
 	}
 	for _, id := range ids {
 		if c.isDead(id) {
@@ -90,7 +88,7 @@ func (c *Coordinator) isDead(id string) bool {
 	dir := containerstate.Dir(c.spec.RuntimeDir, id)
 	lease, err := containerstate.ReadLease(dir)
 	if err != nil {
-		return abandoned(dir)
+		return errors.Is(err, fs.ErrNotExist) // what is left of a removal: claims come with their lease
 	}
 	if lease.Alive() {
 		return false
@@ -118,25 +116,6 @@ func dropped(st containerstate.State) bool {
 	}
 	_, err := os.Lstat(filepath.Join(st.Bundle, "config.json"))
 	return errors.Is(err, fs.ErrNotExist)
-}
-
-// abandoned reports whether a directory without a lease is what is left of one:
-// the lease is the first file in it and, of a removal that was killed, may be
-// the first that went.
-func abandoned(dir string) bool {
-	fi, err := os.Stat(dir)
-	if err != nil {
-		return false
-	}
-	age := time.Since(fi.ModTime())
-	files := names(dir)
-	switch {
-	case len(files) == 0:
-		return age > claimTime/10
-	case slices.Contains(files, "state.json"), slices.Contains(files, "pid"):
-		return true
-	}
-	return age > 2*wire.StartTimeout // the lease's own temporary file
 }
 
 // sweepRoots removes the Domain Roots of starts that were killed before they

@@ -23,7 +23,7 @@ const (
 	// defaultRounds is what the project promises; CHAOS_ROUNDS changes it.
 	defaultRounds = 100
 	// hunt bounds the search for a victim in one round.
-	hunt = 3 * time.Second
+	hunt = 8 * time.Second
 	// clientTime bounds a podman whose helpers were killed under it: it may wait
 	// for a monitor that will never answer.
 	clientTime = 15 * time.Second
