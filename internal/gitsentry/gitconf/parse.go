@@ -16,8 +16,9 @@ const MaxFile = 1 << 20
 
 // Var is one variable as git understands it.
 type Var struct {
-	// Section and Key are in lower case. Section is "" for a variable before any
-	// section, which git takes too.
+	// Section and Key are in lower case, but for a key that a NUL has cut out of the
+	// section's name. Section is "" for a variable before any section, which git
+	// takes too.
 	Section, Key string
 	// Subsection keeps its case, but for the old spelling [section.sub].
 	Subsection string

@@ -148,9 +148,16 @@ func (c *copier) config() error {
 		if v.Section == "remote" && !kept[v.Subsection] || v.Section == "branch" && v.Key == "remote" && v.Value != "." && !kept[v.Value] {
 			continue
 		}
-		fmt.Fprintf(&b, "[%s \"%s\"]\n\t%s = %s\n", v.Section, v.Subsection, v.Key, v.Value)
+		b.WriteString(setting(v))
 	}
 	return c.write("config", []byte(b.String()))
+}
+
+// setting is v in git's syntax. Its subsection and value have passed one of the
+// checks below, of which none lets a quote, a backslash or a control character
+// through.
+func setting(v gitconf.Var) string {
+	return fmt.Sprintf("[%s \"%s\"]\n\t%s = \"%s\"\n", v.Section, v.Subsection, v.Key, v.Value)
 }
 
 // goodWord is a name that needs no quotes anywhere.
