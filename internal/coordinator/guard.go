@@ -301,6 +301,11 @@ func (c *Coordinator) newGuard(ctx context.Context, req *wire.PrepareRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	go func() {
+		if err := prime(filepath.Join(o.Mountpoint, gitsentry.WorkspaceName), g.done); err != nil {
+			c.log.Info("list the workspace ahead", "error", err)
+		}
+	}()
 	g.req, g.notes = *req, notes
 	g.more = append(more, wire.Bind{Source: filepath.Join(o.Mountpoint, gitsentry.InfoName), Destination: "/run/lazaret/guard", ReadOnly: true})
 	return g, nil
