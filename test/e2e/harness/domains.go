@@ -122,7 +122,7 @@ func (h *Harness) Domain(profile, workspace string) Domain {
 // DomainEnds waits for the end of a domain's coordinator.
 func (h *Harness) DomainEnds(profile, workspace string) {
 	h.t.Helper()
-	h.Eventually("the coordinator has ended", 5*time.Second, func() bool { return h.Domain(profile, workspace).PID == 0 })
+	h.Eventually("the coordinator has ended", 20*time.Second, func() bool { return h.Domain(profile, workspace).PID == 0 })
 }
 
 // DataRoot is the Storage Root where the configuration sets no other.

@@ -124,7 +124,7 @@ func TestEveryKindOfLeftoverIsSeen(t *testing.T) {
 		"stub " + ws + "/.vscode", "stub " + ws + "/.idea", "socket " + ControlSocket(hash), "held lock " + lockPath,
 	}
 	var got []string
-	h.Eventually("both processes run", 5*time.Second, func() bool {
+	h.Eventually("both processes run", 20*time.Second, func() bool {
 		got = h.Leftovers()
 		return slices.ContainsFunc(got, func(l string) bool { return strings.HasSuffix(l, ": /bin/sleep 61.25") })
 	})
@@ -164,11 +164,11 @@ func TestAPlaceIsRemovedWhole(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	h := New(t, Options{Bare: true})
-	term := h.Terminal("/bin/sh", "-c", `read x; echo "got:$x"; trap 'stty size; exit 7' WINCH; while :; do sleep 0.05; done`)
+	term := h.Terminal("/bin/sh", "-c", `trap 'stty size; exit 7' WINCH; read x; echo "got:$x"; while :; do sleep 0.05; done`)
 	term.Send("hello\r")
-	term.Expect("got:hello", 5*time.Second)
+	term.Expect("got:hello", 20*time.Second)
 	term.Resize(40, 120)
-	term.Expect("40 120", 5*time.Second)
+	term.Expect("40 120", 20*time.Second)
 	if code := term.Wait(); code != 7 {
 		t.Errorf("exit %d, want 7", code)
 	}

@@ -115,12 +115,12 @@ func TestDetachedContainer(t *testing.T) {
 
 		// A session lasts as long as its exec, also a detached one.
 		h.Podman("exec", "-d", "box", "sh", "-c", "touch /tmp/began; until test -e /tmp/go; do sleep 0.1; done; touch /tmp/done").OK(t)
-		h.Eventually("the detached exec runs", 5*time.Second, func() bool { return h.Podman("exec", "box", "test", "-e", "/tmp/began").Code == 0 })
+		h.Eventually("the detached exec runs", 20*time.Second, func() bool { return h.Podman("exec", "box", "test", "-e", "/tmp/began").Code == 0 })
 		if d := h.Domain("default", ws); len(d.Sessions) != 1 || d.Sessions[0].Kind != "exec" || d.Sessions[0].Terminal {
 			t.Errorf("sessions during exec -d: %+v", d.Sessions)
 		}
 		h.Podman("exec", "box", "touch", "/tmp/go").OK(t)
-		h.Eventually("the detached exec has ended", 5*time.Second, func() bool { return len(h.Domain("default", ws).Sessions) == 0 })
+		h.Eventually("the detached exec has ended", 20*time.Second, func() bool { return len(h.Domain("default", ws).Sessions) == 0 })
 		h.Podman("exec", "box", "test", "-e", "/tmp/done").OK(t)
 
 		h.Podman("stop", "-t", "5", "box").OK(t)
