@@ -55,7 +55,16 @@ func (f *finder) word(w shellWord, src Source) error {
 		return nil //nolint:nilerr // a tilde that is no home is a name, which cannot be met
 	}
 	for _, p := range f.absolute(text) {
+		if f.Free[p] {
+			f.free[p] = true
+			continue
+		}
+		looked := f.looked
+		if !slash && !w.script {
+			f.looked = map[string]Stamp{} // it counts only while it is there
+		}
 		t, err := f.trace(p)
+		f.looked = looked
 		if err != nil {
 			return err
 		}
@@ -64,6 +73,7 @@ func (f *finder) word(w shellWord, src Source) error {
 		case t.info == nil && len(t.links) == 0:
 			// git's own words (commit, origin) must stay free as names of files.
 			keep = !w.there && (slash || w.script)
+			f.free[p] = !keep
 		case t.info != nil && t.info.IsDir():
 			// An alias may well name a directory as data: lint src/lib.
 			keep = !w.there && (slash && !w.alias || w.script || slash && w.first)

@@ -17,18 +17,31 @@ import (
 // Options say whose configuration to read. All paths are absolute.
 type Options struct {
 	// Workspace is the canonical directory that the sandbox writes.
-	Workspace string
+	Workspace string `json:"workspace"`
 	// WorkTree is the repository's root in the workspace, canonical, "" for a bare one.
-	WorkTree string
+	WorkTree string `json:"work_tree,omitempty"`
 	// GitDirs are its common git directory and, for a linked worktree, its own.
-	GitDirs []string
+	GitDirs []string `json:"git_dirs,omitempty"`
 	// Home and XDGConfigHome are the developer's; XDGConfigHome may be "".
-	Home, XDGConfigHome string
+	Home          string `json:"home"`
+	XDGConfigHome string `json:"xdg_config_home,omitempty"`
 	// System are the configuration files of the machine, as /etc/gitconfig.
-	System []string
-	// Env looks up the developer's environment, for GIT_CONFIG_GLOBAL, GIT_EDITOR
-	// and their like; nil for none.
-	Env func(string) string
+	System []string `json:"system,omitempty"`
+	// Env is the developer's environment, NAME=value each, for GIT_CONFIG_GLOBAL,
+	// GIT_EDITOR and their like.
+	Env []string `json:"env,omitempty"`
+	// Free are the Places.Free of an earlier search.
+	Free map[string]bool `json:"-"`
+}
+
+// env looks up the developer's environment.
+func (o *Options) env(name string) string {
+	for _, e := range o.Env {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			return v
+		}
+	}
+	return ""
 }
 
 // Source is where a place is named.
@@ -64,6 +77,12 @@ type Places struct {
 	Ways []string
 	// Why tells of each place but Ways what first named it.
 	Why map[string]Source
+	// Free are paths that a command's word would name, if they were there: a
+	// sandbox that makes such a file later is not kept from it.
+	Free map[string]bool
+	// Looked has the path of everything that was looked at, there or not. One with
+	// "/" at its end is a directory whose entries were.
+	Looked map[string]Stamp
 }
 
 // kind is what git does with a variable's value.
@@ -124,6 +143,8 @@ type finder struct {
 	ways     map[string]bool
 	why      map[string]Source
 	read     map[string]bool
+	free     map[string]bool
+	looked   map[string]Stamp
 	trails   int
 }
 
@@ -131,29 +152,35 @@ type finder struct {
 // the conditions of its includes, and returns the places in the workspace that
 // it names. Missing files are none. One that cannot be read, or that git would
 // refuse, is an error that names it: what it says would not be guarded. So is
-// a directory of hooks that is the repository's root, or has it within.
+// a directory of hooks that is the repository's root, or has it within. With an
+// error come the places that were found all the same, and what was looked at.
 func Find(o Options) (Places, error) {
+	f, err := newFinder(o)
+	if err != nil {
+		return Places{}, err
+	}
+	if err = errors.Join(f.gitDirs(), f.configs(), f.environment()); f.trails > maxTrails {
+		err = errTrails
+	}
+	return Places{
+		Hooks: sorted(f.hooks), Files: sorted(f.files), Programs: sorted(f.programs), Ways: sorted(f.ways),
+		Why: f.why, Free: f.free, Looked: f.looked,
+	}, err
+}
+
+func newFinder(o Options) (*finder, error) {
 	root, err := os.Lstat(o.Workspace)
 	switch {
 	case err != nil:
-		return Places{}, fmt.Errorf("workspace: %w", err)
+		return nil, fmt.Errorf("workspace: %w", err)
 	case !filepath.IsAbs(o.Home):
-		return Places{}, errors.New("git configuration: the developer's home is not known: set HOME")
+		return nil, errors.New("git configuration: the developer's home is not known: set HOME")
 	}
-	if o.Env == nil {
-		o.Env = func(string) string { return "" }
-	}
-	f := &finder{
+	return &finder{
 		Options: o, root: root,
 		hooks: map[string]bool{}, files: map[string]bool{}, programs: map[string]bool{}, ways: map[string]bool{},
-		why: map[string]Source{}, read: map[string]bool{},
-	}
-	for _, step := range []func() error{f.gitDirs, f.configs, f.environment} {
-		if err := step(); err != nil {
-			return Places{}, err
-		}
-	}
-	return Places{Hooks: sorted(f.hooks), Files: sorted(f.files), Programs: sorted(f.programs), Ways: sorted(f.ways), Why: f.why}, nil
+		why: map[string]Source{}, read: map[string]bool{}, free: map[string]bool{}, looked: map[string]Stamp{},
+	}, nil
 }
 
 // gitDirs looks for links that lead from the git directories to the workspace.
@@ -195,7 +222,7 @@ func (f *finder) configs() error {
 		paths = append(paths, filepath.Join(f.XDGConfigHome, "git/config"))
 	}
 	for _, name := range []string{"GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL"} {
-		if path := f.Env(name); path != "" {
+		if path := f.env(name); path != "" {
 			paths = append(paths, f.absolute(path)...)
 		}
 	}
@@ -215,12 +242,11 @@ func (f *finder) configs() error {
 	for _, dir := range f.GitDirs {
 		paths = append(paths, filepath.Join(dir, "config"), filepath.Join(dir, "config.worktree"))
 	}
+	var errs []error
 	for _, path := range paths {
-		if err := f.config(path, 0); err != nil {
-			return err
-		}
+		errs = append(errs, f.config(path, 0))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // config reads one file and what it includes. It is git's rule that a file may
@@ -251,12 +277,21 @@ func (f *finder) config(path string, depth int) error {
 	if err != nil {
 		return fmt.Errorf("git configuration %s: %w: make it readable to git, or remove it", path, err)
 	}
+	return f.variables(vars, path, depth)
+}
+
+// variables goes on after an error: what follows may name a place as well.
+func (f *finder) variables(vars []Var, from string, depth int) error {
+	var errs []error
 	for _, v := range vars {
-		if err := f.variable(v, path, depth); err != nil {
-			return err
+		if err := f.variable(v, from, depth); err != nil {
+			errs = append(errs, err)
+		}
+		if len(errs) > 10 || f.trails > maxTrails {
+			break
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func readFile(path string) ([]byte, error) {
@@ -332,9 +367,11 @@ func (f *finder) variable(v Var, from string, depth int) error {
 			}
 		default:
 			// A variable that we do not know, but which names a file.
-			if t, terr := f.trace(path); terr != nil || t.info == nil || t.info.IsDir() || !strings.Contains(v.Value, "/") {
-				err = terr
-			} else {
+			if !strings.Contains(v.Value, "/") {
+				continue
+			}
+			var t trail
+			if t, err = f.trace(path); err == nil && t.info != nil && !t.info.IsDir() {
 				f.keep(f.files, t, src)
 			}
 		}
@@ -347,35 +384,30 @@ func (f *finder) variable(v Var, from string, depth int) error {
 
 // environment looks at the variables that say the same as configuration.
 func (f *finder) environment() error {
-	vars := []Var{{Section: "init", Key: "templatedir", Value: f.Env("GIT_TEMPLATE_DIR")}}
+	vars := []Var{{Section: "init", Key: "templatedir", Value: f.env("GIT_TEMPLATE_DIR")}}
 	for _, name := range []string{
 		"GIT_SSH_COMMAND", "GIT_SSH", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "VISUAL", "EDITOR", "GIT_PAGER", "PAGER",
 		"GIT_EXTERNAL_DIFF", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_PROXY_COMMAND",
 	} {
-		vars = append(vars, Var{Section: "pager", Key: name, Value: f.Env(name)})
+		vars = append(vars, Var{Section: "pager", Key: name, Value: f.env(name)})
 	}
 	const maxVars = 1000
-	count, err := strconv.Atoi(f.Env("GIT_CONFIG_COUNT"))
-	if f.Env("GIT_CONFIG_COUNT") != "" && (err != nil || count < 0 || count > maxVars) {
+	count, err := strconv.Atoi(f.env("GIT_CONFIG_COUNT"))
+	if f.env("GIT_CONFIG_COUNT") != "" && (err != nil || count < 0 || count > maxVars) {
 		return fmt.Errorf("environment: GIT_CONFIG_COUNT: want a number to %d: unset it", maxVars)
 	}
 	for i := range count {
-		name := f.Env("GIT_CONFIG_KEY_" + strconv.Itoa(i))
+		name := f.env("GIT_CONFIG_KEY_" + strconv.Itoa(i))
 		last := strings.LastIndexByte(name, '.')
 		if last < 0 {
 			return fmt.Errorf("environment: GIT_CONFIG_KEY_%d: want section.key: unset it", i)
 		}
 		v := inherit([]byte(name[:last]))
 		v.Section, v.Key = strings.ToLower(v.Section), strings.ToLower(name[last+1:])
-		v.Value = f.Env("GIT_CONFIG_VALUE_" + strconv.Itoa(i))
+		v.Value = f.env("GIT_CONFIG_VALUE_" + strconv.Itoa(i))
 		vars = append(vars, v)
 	}
-	for _, v := range vars {
-		if err := f.variable(v, "", 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f.variables(vars, "", 0)
 }
 
 // expand does what git does to a path in its configuration.
@@ -441,6 +473,7 @@ func (f *finder) hooksDir(path string, src Source) error {
 // hookLinks keeps what single hooks of a directory, wherever it is, lead to.
 func (f *finder) hookLinks(dir string, src Source) error {
 	const maxHooks = 1000
+	f.looked[dir+"/"] = Look(dir + "/")
 	file, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil

@@ -92,10 +92,14 @@ func (h *host) link(target, path string) {
 }
 
 func (h *host) options() Options {
-	return Options{
+	o := Options{
 		Workspace: h.ws, WorkTree: h.workTree, GitDirs: []string{h.gitDirs}, Home: h.home,
-		System: []string{h.etc + "/gitconfig"}, Env: func(name string) string { return h.env[name] },
+		System: []string{h.etc + "/gitconfig"},
 	}
+	for k, v := range h.env {
+		o.Env = append(o.Env, k+"="+v)
+	}
+	return o
 }
 
 func (h *host) find() (Places, error) { return Find(h.options()) }
@@ -365,7 +369,7 @@ func TestFind(t *testing.T) {
 					t.Errorf("nothing says why %s", path)
 				}
 			}
-			got.Why = nil
+			got.Why, got.Free, got.Looked = nil, nil, nil
 			if diff := cmp.Diff(fmt.Sprintf("%+v", tt.want), fmt.Sprintf("%+v", got)); diff != "" {
 				t.Error(diff)
 			}
@@ -478,13 +482,9 @@ func TestFindReadsWhatGitReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := os.Lstat(h.ws)
+	f, err := newFinder(h.options())
 	if err != nil {
 		t.Fatal(err)
-	}
-	f := &finder{
-		Options: h.options(), root: root, hooks: map[string]bool{}, files: map[string]bool{},
-		programs: map[string]bool{}, ways: map[string]bool{}, why: map[string]Source{}, read: map[string]bool{},
 	}
 	if err := f.configs(); err != nil {
 		t.Fatal(err)

@@ -1,11 +1,13 @@
 package gitconf
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/lazaret-dev/lazaret/internal/hostpath"
 )
 
 // trail is the way that the kernel takes to a path.
@@ -18,65 +20,43 @@ type trail struct {
 	links, dirLinks, ways []string
 }
 
-// Bounds on one search: a crafted file must not keep a start busy.
-const (
-	maxTrails = 20_000
-	maxPath   = 4096 // as the kernel
-	maxLinks  = 40   // as the kernel
-)
+// maxTrails bounds one search: a crafted file must not keep a start busy.
+const maxTrails = 20_000
 
-// trace follows path, which is absolute, name by name. What is missing, or
-// hidden from this user and so from his git, is followed by its name. A path
-// that the kernel refuses, for its length or a loop of links, ends early.
+var errTrails = fmt.Errorf("git configuration names more than %d paths: remove what is not needed", maxTrails)
+
+// trace follows path, which is absolute, name by name, and notes what it has
+// looked at. What is missing, or hidden from this user and so from his git, is
+// followed by its name. A path that the kernel refuses ends early.
 func (f *finder) trace(path string) (trail, error) {
 	if f.trails++; f.trails > maxTrails {
-		return trail{}, fmt.Errorf("git configuration names more than %d paths: remove what is not needed", maxTrails)
+		return trail{}, errTrails
 	}
 	var t trail
-	cur, rest, links := "/", path, 0
-	for rest != "" && len(rest) <= maxPath {
-		var name string
-		name, rest, _ = strings.Cut(rest, "/")
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			cur = filepath.Dir(cur)
-			t.info, _ = os.Lstat(cur) // nil: hidden or missing
-			continue
-		}
-		next := filepath.Join(cur, name)
-		info, err := os.Lstat(next)
-		last := strings.Trim(rest, "/") == ""
-		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			target, err := os.Readlink(next)
-			if links++; links > maxLinks || err != nil {
-				cur = next
-				break
-			}
-			if rel, inside := f.rel(next); inside && last {
+	end, err := hostpath.Follow(path, func(s *hostpath.Step) error {
+		f.looked[s.Path] = stampOf(s.Info)
+		if s.Target != "" {
+			if rel, inside := f.rel(s.Path); inside && s.Last {
 				t.links = append(t.links, rel)
 			} else if inside {
 				t.dirLinks = append(t.dirLinks, rel)
 			}
-			if filepath.IsAbs(target) {
-				cur = "/"
-			}
-			rest = target + "/" + rest
-			continue
+			return nil
 		}
-		cur, t.info = next, info
-		if err != nil {
-			t.info = nil
-		} else if os.SameFile(info, f.root) {
-			cur = f.Workspace // by another mount
+		t.info = s.Info
+		if s.Info != nil && os.SameFile(s.Info, f.root) {
+			s.Path = f.Workspace // by another mount
 		}
-		if rel, inside := f.rel(cur); inside && !last {
+		if rel, inside := f.rel(s.Path); inside && !s.Last {
 			t.ways = append(t.ways, rel)
 		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, hostpath.ErrPath) {
+		return trail{}, err
 	}
-	t.end = cur
-	_, t.inside = f.rel(cur)
+	t.end = end
+	_, t.inside = f.rel(end)
 	return t, nil
 }
 

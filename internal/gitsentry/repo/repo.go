@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/lazaret-dev/lazaret/internal/gitsentry/gitconf"
+	"github.com/lazaret-dev/lazaret/internal/hostpath"
 )
 
 // Mount is where the sandbox sees the workspace.
@@ -263,44 +264,23 @@ func (d discovery) gitDir(from, text string) (string, error) {
 // walk follows a path on the host, name by name, and refuses every step into
 // the workspace: what is there, links above all, a sandbox could have made.
 func (d discovery) walk(name string) (string, error) {
-	const maxLinks = 40 // as the kernel
-	cur, rest, links := "/", name, 0
-	for rest != "" {
-		var part string
-		part, rest, _ = strings.Cut(rest, "/")
-		switch part {
-		case "", ".":
-			continue
-		case "..":
-			cur = filepath.Dir(cur)
-			continue
-		}
-		next := filepath.Join(cur, part)
-		info, err := os.Lstat(next)
-		if err != nil {
-			return "", fmt.Errorf("leads to %s: %w: restore that, or remove the file", name, errors.Unwrap(err))
+	end, err := hostpath.Follow(name, func(s *hostpath.Step) error {
+		if s.Info == nil {
+			return fmt.Errorf("leads to %s: %w: restore that, or remove the file", name, errors.Unwrap(s.Err))
 		}
 		// The workspace itself is passed on the way of a relative path: only what is in it counts.
-		if os.SameFile(info, d.root) {
-			next = d.workspace
+		if os.SameFile(s.Info, d.root) {
+			s.Path = d.workspace
 		}
-		if strings.HasPrefix(next, strings.TrimSuffix(d.workspace, "/")+"/") {
-			return "", fmt.Errorf("leads to %s through the workspace, where a sandbox could have made it: name the git directory itself, outside of the workspace", name)
+		if strings.HasPrefix(s.Path, strings.TrimSuffix(d.workspace, "/")+"/") {
+			return fmt.Errorf("leads to %s through the workspace, where a sandbox could have made it: name the git directory itself, outside of the workspace", name)
 		}
-		if info.Mode()&fs.ModeSymlink == 0 {
-			cur = next
-			continue
-		}
-		target, err := os.Readlink(next)
-		if links++; err != nil || links > maxLinks {
-			return "", fmt.Errorf("leads to %s: the link %s cannot be followed: restore it, or remove the file", name, next)
-		}
-		if filepath.IsAbs(target) {
-			cur = "/"
-		}
-		rest = target + "/" + rest
+		return nil
+	})
+	if errors.Is(err, hostpath.ErrPath) {
+		return "", fmt.Errorf("leads to %s: the way to %s cannot be followed, %w: restore it, or remove the file", name, end, err)
 	}
-	return cur, nil
+	return end, err
 }
 
 func (d discovery) owns(info fs.FileInfo) bool {
