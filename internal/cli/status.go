@@ -143,6 +143,16 @@ func printStatus(w io.Writer, v statusView, now time.Time) error {
 		}
 		p.printf("domain %s  profile %s  %s\n", d.Domain.Hash, d.Domain.Profile, config.Printable(ws))
 		p.printf("  coordinator  pid %d, up %s, %.1f MB\n", d.PID, now.Sub(d.Started).Round(time.Second), float64(d.MemoryBytes)/1e6)
+		if d.Guard.State != wire.GuardNone {
+			cut := ""
+			if d.Guard.Cut {
+				cut = ", cut off from git: .git was removed or replaced on the host"
+			}
+			p.printf("  guard        %s%s%s\n", d.Guard.State, pidText(d.Guard.PID), cut)
+			for _, n := range d.Guard.Notes {
+				p.printf("    note: %s\n", config.Printable(n))
+			}
+		}
 		for _, ct := range d.Containers {
 			p.printf("  container    %.12s  %s for %s%s\n", ct.ID, ct.State, now.Sub(ct.Since).Round(time.Second), pidText(ct.PID))
 			for _, n := range ct.Notes {

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -41,6 +42,10 @@ const (
 	// guardCut is the line on standard error by which it tells that it has lost
 	// the workspace's .git; all others are for the log.
 	guardCut = "cut"
+	// guardNote begins one that the developer should know.
+	guardNote = "note "
+	// maxNotes bounds those that are kept.
+	maxNotes = 20
 )
 
 // guardError is what a guard that cannot serve says.
@@ -54,9 +59,13 @@ type guard struct {
 	proc  *process
 	hold  *os.File      // its standard input, whose end is its own
 	done  chan struct{} // closed once it has ended
-	notes []string      // what the developer should know of it
+	notes []string      // what the developer should know of its branch
 	more  []wire.Bind   // what is mounted of it beside the workspace
 	cut   atomic.Bool   // the host has removed or replaced .git
+	told  struct {      // what it tells the developer
+		mu    sync.Mutex
+		notes []string // the newest last
+	}
 }
 
 // startGuard runs argv, which must serve o, and returns once it does. Its words
@@ -141,6 +150,11 @@ func (g *guard) hear(stderr *os.File, log *slog.Logger) {
 		line, err := r.ReadSlice('\n') // a long one comes in pieces
 		if line := string(bytes.TrimSpace(line)); line == guardCut {
 			g.cut.Store(true)
+		} else if note, ok := strings.CutPrefix(line, guardNote); ok {
+			g.told.mu.Lock()
+			g.told.notes = append(g.told.notes, note)
+			g.told.notes = g.told.notes[max(0, len(g.told.notes)-maxNotes):]
+			g.told.mu.Unlock()
 		} else if line != "" {
 			log.Warn("guard", "says", line)
 		}
@@ -339,7 +353,9 @@ func (c *Coordinator) dropGuard() error {
 func (c *Coordinator) guardStatus() wire.Guard {
 	switch {
 	case c.guard != nil && !c.guard.ended():
-		return wire.Guard{State: wire.GuardServing, PID: c.guard.proc.pid, Cut: c.guard.cut.Load()}
+		c.guard.told.mu.Lock()
+		defer c.guard.told.mu.Unlock()
+		return wire.Guard{State: wire.GuardServing, PID: c.guard.proc.pid, Cut: c.guard.cut.Load(), Notes: slices.Clone(c.guard.told.notes)}
 	case c.guard != nil || c.orphaned && len(c.containers) > 0:
 		return wire.Guard{State: wire.GuardDead}
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -16,8 +15,8 @@ import (
 )
 
 // findGit adds to a guard's options what git on the host says of the workspace:
-// where a .git file leads, and what git obeys or runs in there. It returns the
-// mount of the git directory that a .git file leads to.
+// where a .git file leads, and whose configuration it obeys. It returns the mount
+// of the git directory that a .git file leads to.
 func (c *Coordinator) findGit(o *gitsentry.Options) ([]wire.Bind, error) {
 	uid, err := c.developer(o.Workspace)
 	if err != nil {
@@ -27,9 +26,9 @@ func (c *Coordinator) findGit(o *gitsentry.Options) ([]wire.Bind, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := gitconf.Options{
+	o.Config = &gitconf.Options{
 		Workspace: o.Workspace, Home: c.spec.Home, XDGConfigHome: c.spec.ConfigHome,
-		System: []string{"/etc/gitconfig", "/usr/local/etc/gitconfig"}, Env: c.gitEnv,
+		System: []string{"/etc/gitconfig", "/usr/local/etc/gitconfig"}, Env: c.spec.GitEnv,
 	}
 	// A part of a repository obeys that one.
 	top, whole := o.Workspace, r
@@ -40,20 +39,13 @@ func (c *Coordinator) findGit(o *gitsentry.Options) ([]wire.Bind, error) {
 		}
 	}
 	if whole.Kind != repo.None && whole.Kind != repo.Bare {
-		in.WorkTree = top
+		o.Config.WorkTree = top
 	}
 	for _, dir := range []string{whole.CommonDir, whole.GitDir} {
-		if dir != "" && !slices.Contains(in.GitDirs, dir) {
-			in.GitDirs = append(in.GitDirs, dir)
+		if dir != "" && !slices.Contains(o.Config.GitDirs, dir) {
+			o.Config.GitDirs = append(o.Config.GitDirs, dir)
 		}
 	}
-	places, err := gitconf.Find(in)
-	if err != nil {
-		return nil, err
-	}
-	o.Memory = append(o.Memory, places.Hooks...)
-	o.ReadOnly = slices.Concat(o.ReadOnly, places.Files, places.Programs)
-	o.Ways = append(o.Ways, places.Ways...)
 	switch r.Kind {
 	case repo.Worktree, repo.Submodule, repo.Separate:
 	default:
@@ -78,14 +70,4 @@ func (c *Coordinator) developer(workspace string) (int, error) {
 		return 0, fmt.Errorf("workspace %s: %w", workspace, err)
 	}
 	return int(st.Uid), nil
-}
-
-// gitEnv looks up the developer's environment, as his engine had it.
-func (c *Coordinator) gitEnv(name string) string {
-	for _, e := range c.spec.GitEnv {
-		if v, ok := strings.CutPrefix(e, name+"="); ok {
-			return v
-		}
-	}
-	return ""
 }

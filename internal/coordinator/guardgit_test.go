@@ -10,6 +10,7 @@ import (
 
 	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/gitsentry"
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/gitconf"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
@@ -74,7 +75,9 @@ func TestFindGit(t *testing.T) {
 			if err := o.Validate(); err != nil {
 				t.Error(err)
 			}
-			if !slices.Equal(o.Memory, tt.memory) || !slices.Equal(o.ReadOnly, tt.readOnly) || o.GitDir != tt.gitDir || o.WorktreeName != tt.worktreeName {
+			places, err := gitconf.Find(*o.Config)
+			must(t, err)
+			if !slices.Equal(places.Hooks, tt.memory) || !slices.Equal(slices.Concat(places.Files, places.Programs), tt.readOnly) || o.GitDir != tt.gitDir || o.WorktreeName != tt.worktreeName {
 				t.Errorf("got %+v", o)
 			}
 			want := []wire.Bind{{Source: filepath.Join(o.Mountpoint, gitsentry.GitDirName), Destination: tt.bind}}

@@ -30,6 +30,7 @@ type target struct {
 // holdNames keeps judgements valid during the act. What completes a shape, or moves a
 // directory, is alone.
 func (f *guard) holdNames(alone bool) (release func()) {
+	f.conf.wait()
 	if alone {
 		f.names.Lock()
 		return f.names.Unlock
@@ -245,6 +246,9 @@ func (f *guard) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.
 			return fuse.EXDEV
 		case t.zone.kind == gitDir && !under(join(t.zone.sub, name), "objects"), t.class != real, f.leads(where):
 			return f.refuse("link", where, unix.EPERM)
+		}
+		if err := f.checkWritable(old, p.fd); t.zone.kind == worktree && err != nil {
+			return status(err) // what is written by the new name is written there
 		}
 	}
 	if err := unix.Linkat(unix.AT_FDCWD, procFD(p.fd), t.fd, t.at.name, unix.AT_SYMLINK_FOLLOW); err != nil {
@@ -498,6 +502,9 @@ func (f *guard) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName st
 	}
 	if moved != nil {
 		f.nodes.moved(moved, to, newName)
+	}
+	if a.place == onHost && a.zone.kind == worktree && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		f.conf.moved(join(a.zone.rel, oldName), join(b.zone.rel, newName))
 	}
 	if exchange && replaced != nil {
 		f.nodes.moved(replaced, from, oldName)

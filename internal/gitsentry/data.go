@@ -48,7 +48,9 @@ func (f *guard) checkWritable(n *node, fd int) error {
 	rel := join(z.rel, name)
 	switch z.kind {
 	case worktree:
-		if n.key.class == real && name != ".git" && !f.protected(rel) {
+		now := f.conf.now.Load()
+		twin := st.Nlink > 1 && (now.allTwins || now.twins[fileID{st.Dev, st.Ino}])
+		if n.key.class == real && name != ".git" && !now.unknown && !twin && !f.protected(rel) && !f.masked(rel, name) && !f.ownCopy(rel) {
 			return nil
 		}
 	case gitDir:
@@ -193,6 +195,7 @@ func (f *guard) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32,
 	if n.key.class == index {
 		return f.writeStaged(n, in.Offset, data)
 	}
+	f.conf.wait()
 	h, err := f.openIO(n, true)
 	if err != nil {
 		return 0, status(err)
@@ -241,8 +244,7 @@ func (f *guard) stampNow(n *node, fd int) {
 
 // SetAttr implements fuse.RawFileSystem.
 func (f *guard) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
-	f.names.RLock()
-	defer f.names.RUnlock()
+	defer f.holdNames(false)()
 	n := f.nodes.get(in.NodeId)
 	if n == nil {
 		return fuse.Status(unix.ESTALE)
@@ -316,7 +318,7 @@ func (f *guard) judgeAttr(n *node, in *fuse.SetAttrIn) fuse.Status {
 		return fuse.Status(unix.ESTALE)
 	case z.kind == frozen, z.kind == gitDir && n.dir && !strings.Contains(z.sub, "/"):
 		return f.refuse("chmod", f.seenName(n), unix.EROFS)
-	case z.kind == worktree && f.protected(f.seenName(n)):
+	case z.kind == worktree && (f.conf.now.Load().unknown || f.protected(f.seenName(n))):
 		return f.refuse("chmod", f.seenName(n), unix.EROFS)
 	}
 	return fuse.OK
@@ -417,6 +419,7 @@ func (f *guard) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	if n.key.class == index {
 		return fuse.Status(unix.EOPNOTSUPP)
 	}
+	f.conf.wait()
 	h, err := f.openIO(n, true)
 	if err != nil {
 		return status(err)

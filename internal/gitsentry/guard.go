@@ -42,6 +42,7 @@ type guard struct {
 	nodes   table
 	fds     fds
 	watch   *watcher
+	conf    *conf
 	refused refusals
 	stages  stages
 	srv     *fuse.Server
@@ -161,6 +162,11 @@ func newGuard(o Options, log *slog.Logger) (*guard, error) {
 		return nil, fmt.Errorf("look at .git of the workspace: %w", err)
 	}
 	f.sweepTemporary()
+	if f.conf, err = newConf(f); err != nil {
+		f.close()
+		return nil, err
+	}
+	f.survey()
 	return f, nil
 }
 
@@ -196,12 +202,16 @@ func (f *guard) close() {
 	if f.watch != nil {
 		f.watch.close()
 	}
+	if f.conf != nil {
+		f.conf.close()
+	}
 }
 
 // Init is called before the first request.
 func (f *guard) Init(s *fuse.Server) {
 	f.srv = s
 	go f.watch.run()
+	go f.conf.run()
 }
 
 func (f *guard) String() string { return "lazaret" }

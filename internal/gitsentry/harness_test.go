@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -85,6 +86,25 @@ type world struct {
 	host, in string
 	o        Options
 	guard    *exec.Cmd
+	log      *syncBuffer // what the guard wrote
+}
+
+// syncBuffer is read while another process writes to it.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
 // newWorld makes a repository with two commits and guards it.
@@ -133,7 +153,8 @@ func (w *world) start(change func(o *Options)) {
 	cmd := exec.CommandContext(context.WithoutCancel(w.t.Context()), "/proc/self/exe")
 	cmd.Env = append(os.Environ(), serveEnv+"="+string(spec))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	log := &strings.Builder{}
+	w.log = &syncBuffer{}
+	log := w.log
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {

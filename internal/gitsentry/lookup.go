@@ -2,12 +2,15 @@ package gitsentry
 
 import (
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/dotgit"
 )
 
 // spot is where a name of a directory is, or would be.
@@ -48,6 +51,9 @@ func (f *guard) inside(dir *node, now bool) (spot, error) {
 	}
 	if s.zone, err = f.zoneOfFD(dir.top, p.fd); err == nil && s.zone.kind == outside {
 		err = unix.ESTALE
+	}
+	if s.zone.kind == worktree && f.conf.now.Load().unknown {
+		s.zone.kind = frozen
 	}
 	if err != nil {
 		p.done()
@@ -221,10 +227,24 @@ func (f *guard) admit(dir *node, s spot, name string, h *file, st *unix.Statx_t)
 		z := zone{kind: apart}
 		if s.place == onHost {
 			z = f.step(dir.top, s.zone, name)
+			f.meetRepository(z, dir.top)
 		}
 		n.zoned.Store(int32(z.kind))
 	}
 	return n
+}
+
+// meetRepository looks whether the host has a repository in a directory.
+func (f *guard) meetRepository(z zone, top *root) {
+	if top != f.workspace.top {
+		return
+	}
+	switch {
+	case z.kind == gitDir && z.sub == "" && dotgit.Is(path.Base(z.rel)):
+		f.conf.meet(path.Dir(z.rel))
+	case z.kind == gitDir && z.sub == "" || z.kind == worktree && entry(top.fd, z.rel+"/.git"):
+		f.conf.meet(z.rel)
+	}
 }
 
 // timeouts are how long the kernel may keep a name and its attributes.

@@ -48,7 +48,8 @@ type node struct {
 	io     *file  // for reading, and for writing where canWrite; may be nil
 	write  bool
 	okPath string // at which writing was allowed
-	stale  *file  // O_PATH of what has lost its last name here; kept until forgotten
+	okFor  *places
+	stale  *file // O_PATH of what has lost its last name here; kept until forgotten
 	last   stamp
 	wd     int32 // inotify's; 0 for none
 	elem   *list.Element
@@ -222,11 +223,11 @@ func (f *guard) openIO(n *node, write bool) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		if here != n.okPath {
+		if now := f.conf.now.Load(); here != n.okPath || now != n.okFor {
 			if err := f.checkWritable(n, n.io.fd); err != nil {
 				return nil, err
 			}
-			n.okPath = here
+			n.okPath, n.okFor = here, now
 		}
 	}
 	return n.io.use(), nil

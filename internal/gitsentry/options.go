@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/gitconf"
 )
 
 // Names in the root of the guard's file system.
@@ -33,12 +35,9 @@ type Options struct {
 	Masks []string `json:"masks,omitempty"`
 	// ReadOnly are paths relative to the workspace, there or not.
 	ReadOnly []string `json:"read_only,omitempty"`
-	// Memory are directories relative to the workspace, there or not, whose
-	// changes stay in memory, as those of hooks.
-	Memory []string `json:"memory,omitempty"`
-	// Ways are paths relative to the workspace that lead to such places: they can
-	// be neither moved nor removed, nor become anything but directories.
-	Ways []string `json:"ways,omitempty"`
+	// Config says whose git configuration the host obeys in the workspace; nil for
+	// nobody's. It is followed while the guard lives.
+	Config *gitconf.Options `json:"config,omitempty"`
 	// GitDir is the common git directory that the workspace's .git file leads
 	// to, shown as GitDirName; "" for none. WorktreeName is the workspace's own
 	// name below GitDir/worktrees, "" for a submodule.
@@ -62,12 +61,15 @@ func (o *Options) Validate() error {
 	if o.GitDir != "" && (!filepath.IsAbs(o.GitDir) || filepath.Clean(o.GitDir) != o.GitDir) {
 		errs = append(errs, fmt.Errorf("git_dir %q is not a clean absolute path", o.GitDir))
 	}
+	if o.Config != nil && o.Config.Workspace != o.Workspace {
+		errs = append(errs, fmt.Errorf("config is of workspace %q", o.Config.Workspace))
+	}
 	switch o.Git {
 	case "sentry", "branch", "off":
 	default:
 		errs = append(errs, fmt.Errorf("git %q is not sentry, branch or off", o.Git))
 	}
-	for what, list := range map[string][]string{"mask": o.Masks, "read-only path": o.ReadOnly, "memory path": o.Memory, "way": o.Ways} {
+	for what, list := range map[string][]string{"mask": o.Masks, "read-only path": o.ReadOnly} {
 		for _, p := range list {
 			if !filepath.IsLocal(p) || filepath.Clean(p) != p || p == "." {
 				errs = append(errs, fmt.Errorf("%s %q is not a clean path in the workspace", what, p))

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +22,11 @@ import (
 const marked = "_"
 
 const (
+	// missing is the file in a shadow that marks since when its directory is not in
+	// the workspace, for keptMissing at most.
+	missing     = "missing"
+	keptMissing = 14 * 24 * time.Hour
+
 	seedFile  = 16 << 20  // the largest file that is copied into a shadow, in bytes
 	seedTotal = 128 << 20 // of one directory
 	seedDepth = 16
@@ -111,6 +119,50 @@ func (s *shadows) topPath(d dirKey, name string, p place) (string, error) {
 	return filepath.Join(dir, marked+name), nil
 }
 
+// keys are all that a place has.
+func (s *shadows) keys(p place) []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []string
+	for key, names := range s.tops {
+		if slices.Contains(slices.Collect(maps.Values(names)), p) {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// collect marks those keys on disk whose directory was not seen in the whole
+// workspace, and drops those that are marked for long: the host may bring back
+// what it has moved away.
+func (s *shadows) collect(keys []string, seen map[string]bool, now time.Time) {
+	for _, key := range keys {
+		mark := filepath.Join(s.base[onDisk], key, missing)
+		fi, err := os.Lstat(mark)
+		switch {
+		case seen[key]:
+			_ = os.Remove(mark) // seldom there
+		case err == nil && now.Sub(fi.ModTime()) > keptMissing:
+			s.drop(key)
+		case errors.Is(err, fs.ErrNotExist):
+			fd, err := unix.Open(mark, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+			if err == nil {
+				_ = unix.Close(fd) // its time is all
+			}
+		}
+	}
+}
+
+// drop removes all that a directory has apart.
+func (s *shadows) drop(key string) {
+	s.mu.Lock()
+	delete(s.tops, key)
+	s.mu.Unlock()
+	for _, base := range s.base {
+		_ = os.RemoveAll(filepath.Join(base, key)) // the next start tries again
+	}
+}
+
 // gone notes that name has been removed.
 func (s *shadows) gone(d dirKey, name string) {
 	s.mu.Lock()
@@ -123,6 +175,7 @@ func (s *shadows) gone(d dirKey, name string) {
 	delete(s.tops[key], name)
 	if len(s.tops[key]) == 0 {
 		delete(s.tops, key)
+		_ = os.Remove(filepath.Join(s.base[onDisk], key, missing)) // seldom there
 	}
 	_ = os.Remove(filepath.Join(s.base[p], key)) // fails while others are in it
 }

@@ -172,6 +172,9 @@ func (w *watcher) event(wd int32, mask uint32, name string) {
 	if dir == w.g.workspace && name == ".git" && mask&(unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_MOVED_TO|unix.IN_CREATE) != 0 && w.g.hasGit {
 		w.lookAtGit()
 	}
+	if name == ".git" && dir.top == w.g.workspace.top && mask&(unix.IN_MOVED_TO|unix.IN_CREATE) != 0 {
+		w.g.conf.meet(w.g.seenAt(dir))
+	}
 	n := w.g.nodes.child(dir, name)
 	var st unix.Statx_t
 	p, err := w.g.openPath(dir)
@@ -190,6 +193,9 @@ func (w *watcher) event(wd int32, mask uint32, name string) {
 			w.g.srv.InodeNotify(n.id, 0, 0)
 		}
 		return
+	}
+	if n != nil && n.dir {
+		w.g.collectRemoved(n)
 	}
 	if n == nil && err != nil {
 		return // neither we nor the host have it

@@ -73,8 +73,11 @@ func (f *guard) step(top *root, z zone, part string) zone {
 	next := zone{kind: z.kind, rel: join(z.rel, part), git: z.git, sub: z.sub}
 	switch z.kind {
 	case worktree:
-		if dotgit.Is(part) || shaped(top.fd, next.rel) {
+		switch {
+		case dotgit.Is(part) || shaped(top.fd, next.rel):
 			next.kind, next.git = gitDir, next.rel
+		case f.masked(next.rel, part) || f.ownCopy(next.rel):
+			next.kind = frozen // the host has it there; the sandbox has its own
 		}
 	case gitDir:
 		next.sub = join(z.sub, part)
@@ -190,7 +193,7 @@ func (f *guard) masked(rel, name string) bool {
 
 // ownCopy tells whether rel is kept in memory for the sandbox.
 func (f *guard) ownCopy(rel string) bool {
-	for _, m := range f.o.Memory {
+	for _, m := range f.conf.now.Load().memory {
 		if strings.EqualFold(m, rel) {
 			return true
 		}
@@ -200,7 +203,7 @@ func (f *guard) ownCopy(rel string) bool {
 
 // protected tells whether rel is read-only, or below such a path.
 func (f *guard) protected(rel string) bool {
-	for _, p := range f.o.ReadOnly {
+	for _, p := range f.conf.now.Load().readOnly {
 		if under(rel, p) {
 			return true
 		}
@@ -211,12 +214,13 @@ func (f *guard) protected(rel string) bool {
 // leads tells whether a path that is guarded by its name lies below rel: then rel
 // can be neither moved away nor be anything but a directory.
 func (f *guard) leads(rel string) bool {
-	for _, p := range f.o.Ways {
+	now := f.conf.now.Load()
+	for _, p := range now.ways {
 		if under(p, rel) {
 			return true
 		}
 	}
-	for _, list := range [][]string{f.o.ReadOnly, f.o.Memory, f.o.Masks} {
+	for _, list := range [][]string{now.readOnly, now.memory, f.o.Masks} {
 		for _, p := range list {
 			if under(p, rel) && len(p) > len(rel) {
 				return true

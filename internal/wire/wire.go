@@ -143,6 +143,9 @@ type Guard struct {
 	State string `json:"state"`
 	PID   int    `json:"pid,omitempty"`
 	Cut   bool   `json:"cut,omitempty"` // the host removed or replaced .git: it is cut off
+	// Notes are what the developer should know, oldest first: where his git
+	// configuration has come to lead to. Only the last 20 are kept.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // ContainerStatus is one container of a domain.

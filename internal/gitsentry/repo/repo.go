@@ -349,3 +349,36 @@ func same(a, b string) bool {
 	bi, berr := os.Stat(b)
 	return aerr == nil && berr == nil && os.SameFile(ai, bi)
 }
+
+// Obeyed is what git in dir obeys: the working tree, "" for none, and the git
+// directories. Preconditions: dir, absolute, has a .git or is a git directory.
+// Nothing is checked: it is for finding what must be guarded in any case.
+func Obeyed(dir string) (tree string, gitDirs []string) {
+	git := filepath.Join(dir, ".git")
+	info, err := os.Lstat(git)
+	switch {
+	case err != nil:
+		git = dir
+		if text, err := workTree(git); err == nil && text != "" {
+			tree = filepath.Clean(absolute(git, text))
+		}
+	case info.Mode().IsRegular():
+		tree = dir
+		data, err := readSmall(git)
+		if err != nil {
+			return tree, nil
+		}
+		text, err := parsePointer(data)
+		if err != nil {
+			return tree, nil
+		}
+		git = filepath.Clean(absolute(dir, text))
+	default:
+		tree = dir
+	}
+	gitDirs = []string{git}
+	if text, err := readLine(filepath.Join(git, "commondir")); err == nil {
+		gitDirs = append(gitDirs, filepath.Clean(absolute(git, text)))
+	}
+	return tree, gitDirs
+}

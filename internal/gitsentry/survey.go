@@ -1,0 +1,105 @@
+package gitsentry
+
+import (
+	"errors"
+	"os"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/dotgit"
+)
+
+// surveyWait is how long a start waits for the survey; the rest of a large
+// workspace is surveyed while the sandbox lives.
+const surveyWait = 2 * time.Second
+
+// survey walks the host's directories, for the repositories in the workspace,
+// whose configuration git on the host obeys as well, and for the directories that
+// have a shadow.
+func (f *guard) survey() {
+	kept := f.shadows.keys(onDisk)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		seen := map[string]bool{}
+		whole := true
+		for _, n := range []*node{f.workspace, f.gitDir} {
+			whole = (n == nil || f.walk(n, len(kept) > 0, seen)) && whole
+		}
+		if whole {
+			f.shadows.collect(kept, seen, time.Now())
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(surveyWait):
+		f.log.Warn("the workspace has many directories: it is looked through for repositories in the background")
+	}
+	f.conf.drain(false)
+}
+
+// walk tells of the repositories below a root, and of the keys of all directories
+// if wanted. It tells whether it has seen everything.
+func (f *guard) walk(n *node, keys bool, seen map[string]bool) (whole bool) {
+	whole = true
+	for todo := []string{"."}; len(todo) > 0; {
+		rel := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		fd, err := unix.Openat2(n.top.fd, rel, &unix.OpenHow{
+			Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		})
+		if err != nil {
+			// One that is gone, or has become something else, is none.
+			whole = whole && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP))
+			continue
+		}
+		var st unix.Statx_t
+		if keys && statx(fd, "", &st) == nil {
+			seen[identityOf(onHost, 0, &st).dirKey().String()] = true
+		}
+		file := os.NewFile(uintptr(fd), rel)
+		entries, err := file.ReadDir(-1)
+		whole = errors.Join(err, file.Close()) == nil && whole
+		has := map[string]bool{}
+		for _, e := range entries {
+			if completes(e.Name()) || e.Name() == ".git" {
+				has[e.Name()] = true
+			}
+		}
+		isGit := has["HEAD"] && (has["objects"] && has["refs"] || has["commondir"])
+		if n == f.workspace {
+			switch {
+			case isGit && dotgit.Is(path.Base(rel)): // met by what it is in
+			case isGit || has[".git"]:
+				f.conf.meet(rel)
+			}
+		}
+		for _, e := range entries {
+			// What git keeps there has neither repositories nor shadows.
+			if e.IsDir() && !(isGit && (e.Name() == "objects" || e.Name() == "refs" || e.Name() == "logs" || e.Name() == "lfs")) {
+				todo = append(todo, join(rel, e.Name()))
+			}
+		}
+	}
+	return whole
+}
+
+// collectRemoved forgets what was kept apart of a directory that the host has
+// removed. One that was only moved keeps it.
+func (f *guard) collectRemoved(n *node) {
+	if n.key.place != onHost || len(f.shadows.names(n.key.dirKey())) == 0 {
+		return
+	}
+	p, err := f.openPath(n)
+	if err != nil {
+		return
+	}
+	defer p.done()
+	var st unix.Stat_t
+	if unix.Fstat(p.fd, &st) == nil && st.Nlink == 0 {
+		f.log.Info("the host has removed a directory: what the sandbox had in it goes too", "path", f.seenName(n))
+		go f.shadows.drop(n.key.dirKey().String())
+	}
+}
