@@ -168,6 +168,27 @@ func hookGroups() []Group {
 			{Name: "hooks-path-global-absolute", Try: in("tools/hooks"), Naive: true},
 			{Name: "hooks-path-parent", Try: `mkdir -p mine-tools/hooks; ` + in("mine-tools/hooks") + `; mv tools tools2; mv -T mine-tools tools`},
 		}},
+		{Name: "hooks-path-later", Techniques: []Technique{
+			// The host sets it while the sandbox lives. What is there by then is told; it
+			// cannot be changed any more.
+			{Name: "hooks-path-later", Host: `git config core.hooksPath later; sleep 0.5`, After: `mkdir -p later; ` + in("later"), Naive: true},
+			{Name: "include-later", Host: `git config include.path ../later.inc; sleep 0.5`, After: `cfg >later.inc`, Naive: true},
+			{Name: "include-global-later", Host: `git config --global include.path "$PWD/glob.inc"; sleep 0.5`, After: `cfg >glob.inc`, Naive: true},
+			{
+				Name: "include-later-held", Setup: `printf '[alias]\n\tst = status\n' >held.inc; git add held.inc; git commit -qm held`,
+				Hold: `ln held.inc mine-twin; $A open held.inc -s 1 -- barrier $GO -- barrier /tmp/later -- write -s 1 -x "$(cfg)"`,
+				Host: `git config --add include.path ../held.inc; sleep 0.5`, After: `touch /tmp/later; cfg >>mine-twin; ln -sfn mine-inc held.inc; cfg >held.inc`,
+			},
+			{
+				Name: "hooks-path-later-linked", Try: `mkdir -p mine-l1 mine-l2; [ -e way ] || ln -s mine-l1 way`, Host: `git init -q inner; git -C inner config core.hooksPath ../way; sleep 0.5`,
+				After: in("way") + `; ` + in("mine-l1") + `; ` + in("mine-l2") + `; rm -f way; ln -sfn mine-l2 way`,
+				Check: `git -C inner commit -q --allow-empty -m x >/dev/null 2>&1; [ ! -e "$C" ]`, Naive: true,
+			},
+			{
+				Name: "hooks-path-nested", Setup: `git init -q sub2; git -C sub2 config core.hooksPath .hk`, Try: `mkdir -p sub2/.hk; ` + in("sub2/.hk"),
+				Check: `git -C sub2 commit -q --allow-empty -m x >/dev/null 2>&1; [ ! -e "$C" ]`, Naive: true,
+			},
+		}},
 	}
 }
 
