@@ -176,7 +176,7 @@ func hookGroups() []Group {
 			{Name: "include-global-later", Host: `git config --global include.path "$PWD/glob.inc"; sleep 0.5`, After: `cfg >glob.inc`, Naive: true},
 			{
 				Name: "include-later-held", Setup: `printf '[alias]\n\tst = status\n' >held.inc; git add held.inc; git commit -qm held`,
-				Hold: `ln held.inc mine-twin; $A open held.inc -s 1 -- barrier $GO -- barrier /tmp/later -- write -s 1 -x "$(cfg)"`,
+				Hold: `ln held.inc mine-twin; $A open held.inc -s 1 -- barrier $GO -- barrier /tmp/later -- fdwrite -s 1 -x "$(cfg)"`,
 				Host: `git config --add include.path ../held.inc; sleep 0.5`, After: `touch /tmp/later; cfg >>mine-twin; ln -sfn mine-inc held.inc; cfg >held.inc`,
 			},
 			{
