@@ -105,9 +105,8 @@ func (s *shim) create() error {
 		Version: wire.Version, Domain: r.anchor, ContainerID: r.id,
 		PIDFile: s.cmd.PIDFile, StateDir: stateDir, Notes: slices.Concat(r.warnings, r.notes),
 	}
-	workspace := ""
 	if r.anchor.Workspace != "" {
-		req.Git, req.Masks, req.ReadOnly = r.profile.Git, guard.masks, guard.readOnly
+		req.Git, req.Masks, req.ReadOnly, req.Sources = r.profile.Git, guard.masks, guard.readOnly, guard.asked()
 	}
 	res, err := s.prepare(start, req)
 	if err != nil {
@@ -117,7 +116,10 @@ func (s *shim) create() error {
 		if err := visible(res.GuardDir); err != nil {
 			return err
 		}
-		workspace = filepath.Join(res.GuardDir, guardedName)
+	}
+	sources, err := guard.through(res.Sources)
+	if err != nil {
+		return err
 	}
 	s.installTerminfo(r.doc.Env(), res.RunDir)
 	hook, err := layout.Helper("lazaret-hook")
@@ -138,7 +140,7 @@ func (s *shim) create() error {
 	}
 	plan := spec.Plan{
 		ContainerID: r.id, Profile: r.profile.Name, DomainHash: r.anchor.Hash,
-		Workspace: workspace, Sources: guard.through(res.GuardDir), Binds: bindsOf(res.Binds),
+		Workspace: res.GuardDir, Sources: sources, Binds: bindsOf(res.Binds),
 		Env:    []string{"LAZARET_RUNTIME=" + shortVersion()},
 		RunDir: res.RunDir, ClientPath: client,
 		TerminfoDir: spec.RunPath + "/terminfo",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,12 +14,10 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/lazaret-dev/lazaret/internal/hostpath"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 	"github.com/lazaret-dev/lazaret/spec"
 )
-
-// guardedName is the directory of the guard that shows the workspace.
-const guardedName = "w"
 
 // guardPlan is what the guard of the workspace must do, and what of it the
 // container sees.
@@ -149,6 +148,10 @@ func (r *request) workspaceSources() (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("source of the mount at %s: %w", m.Destination, err)
 		}
+		link, err := linkIn(ws, r.inBundle(m.Source))
+		if err != nil {
+			return nil, fmt.Errorf("source of the mount at %s: %w", m.Destination, err)
+		}
 		if workspaceIn(bundle) >= 0 && slices.ContainsFunc(mine, func(a step) bool { return os.SameFile(a.info, bundle[0].info) }) {
 			continue // a broad workspace has the engine's own files of this container in it
 		}
@@ -160,6 +163,9 @@ func (r *request) workspaceSources() (map[string]string, error) {
 			sources[m.Source] = rel
 			continue
 		}
+		if link != "" {
+			return nil, fmt.Errorf("mount of %s at %s refused: %s, a symbolic link in the workspace, leads it to %s, and an agent could have made that link: if it is yours, mount %s by its own name", m.Source, m.Destination, link, mine[0].path, mine[0].path)
+		}
 		if holdsWorkspace(mine[0]) && (!readOnlyMount(m) || !r.profile.AllowBroadWorkspace) {
 			return nil, fmt.Errorf("mount of %s at %s refused: it holds the workspace %s and would be a way around its guard: mount only what is needed of it, or read-only with allow_broad_workspace = true in profile %q", m.Source, m.Destination, r.anchor.Workspace, r.profile.Name)
 		}
@@ -169,6 +175,21 @@ func (r *request) workspaceSources() (map[string]string, error) {
 
 func readOnlyMount(m specs.Mount) bool {
 	return slices.Contains(m.Options, "ro") || slices.Contains(m.Options, "rro")
+}
+
+// linkIn is the last symbolic link in the workspace on the way of a path, "" for
+// none.
+func linkIn(ws step, p string) (link string, err error) {
+	_, err = hostpath.Follow(p, func(s *hostpath.Step) error {
+		if s.Info != nil && os.SameFile(s.Info, ws.info) {
+			s.Path = ws.path // by another mount
+		}
+		if _, ok := below(ws.path, s.Path); ok && s.Target != "" {
+			link = s.Path
+		}
+		return nil
+	})
+	return link, err
 }
 
 // step is a file and its path.
@@ -195,13 +216,22 @@ func chain(p string) (steps []step, err error) {
 	}
 }
 
-// through is what the plan's sources become with the guard's directory.
-func (p guardPlan) through(guardDir string) map[string]string {
+// asked are the plan's sources as the coordinator is asked for them.
+func (p guardPlan) asked() []string {
+	rels := slices.Sorted(maps.Values(p.sources))
+	return slices.Compact(rels)
+}
+
+// through is what the plan's sources become where the guard shows them.
+func (p guardPlan) through(shown map[string]string) (map[string]string, error) {
 	to := make(map[string]string, len(p.sources))
 	for source, rel := range p.sources {
-		to[source] = filepath.Join(guardDir, guardedName, rel)
+		if shown[rel] == "" {
+			return nil, fmt.Errorf("the coordinator does not show %q of the workspace: it is of another version: end the domain's containers and try again", rel)
+		}
+		to[source] = shown[rel]
 	}
-	return to
+	return to, nil
 }
 
 // visible checks that the guard's mount is in our mount namespace too: an engine

@@ -278,6 +278,8 @@ func TestWorkspaceSources(t *testing.T) {
 	must(t, os.Symlink(ws, dir+"/link"))
 	must(t, os.Symlink(ws+"/sub", dir+"/sublink"))
 	must(t, os.Symlink(dir+"/other", ws+"/outlink"))
+	must(t, os.Mkdir(dir+"/other/more", 0o700))
+	must(t, os.Symlink(ws, dir+"/other/back"))
 	mounted := false
 	if os.Getuid() == 0 {
 		if err := unix.Mount(ws, alias, "", unix.MS_BIND, ""); err == nil {
@@ -298,7 +300,10 @@ func TestWorkspaceSources(t *testing.T) {
 		{name: "the workspace", mounts: []specs.Mount{bind(ws, "/workspace")}, want: map[string]string{ws: "."}},
 		{name: "by a link, and relative", mounts: []specs.Mount{bind(dir+"/link", "/workspace"), bind("up/ws/", "/x")}, want: map[string]string{dir + "/link": ".", "up/ws/": "."}},
 		{name: "what lies in it", mounts: []specs.Mount{bind(ws+"/sub/deep", "/x", "ro"), bind(dir+"/sublink/deep", "/y"), bind(ws+"/file", "/z")}, want: map[string]string{ws + "/sub/deep": "sub/deep", dir + "/sublink/deep": "sub/deep", ws + "/file": "file"}},
-		{name: "what only seems to lie in it", mounts: []specs.Mount{bind(ws+"/outlink", "/x"), bind(dir+"/up/ws2", "/y")}, want: map[string]string{}},
+		{name: "what only seems to lie in it", mounts: []specs.Mount{bind(dir+"/up/ws2", "/y")}, want: map[string]string{}},
+		{name: "a link in it that leads out", mounts: []specs.Mount{bind(ws+"/outlink", "/x")}, fails: "an agent could have made that link"},
+		{name: "below such a link", mounts: []specs.Mount{bind(dir+"/link/outlink/more", "/x")}, fails: "an agent could have made that link"},
+		{name: "a link in it that leads out and back", mounts: []specs.Mount{bind(ws+"/outlink/back/file", "/x")}, want: map[string]string{ws + "/outlink/back/file": "file"}},
 		{name: "the host's other mount of it", alias: true, mounts: []specs.Mount{bind(alias, "/x"), bind(alias+"/sub", "/y")}, want: map[string]string{alias: ".", alias + "/sub": "sub"}},
 		{name: "no bind", mounts: []specs.Mount{{Type: "tmpfs", Source: ws, Destination: "/x"}}, want: map[string]string{}},
 		{name: "what holds it", mounts: []specs.Mount{bind(dir+"/up", "/x")}, fails: "way around its guard"},

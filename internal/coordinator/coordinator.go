@@ -580,6 +580,9 @@ func (c *Coordinator) forget(ct *container) {
 		return
 	}
 	delete(c.containers, ct.id)
+	if err := c.removeSources(ct.id); err != nil {
+		c.log.Error("remove the mounts of a container", "container", ct.id, "error", err) // the domain's end tries again
+	}
 	close(ct.gone)
 	c.poke()
 }
@@ -612,6 +615,11 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 		o := c.guardOptions(req)
 		if err := o.Validate(); err != nil {
 			return fail(wire.CodeBadRequest, "guard: %w", err)
+		}
+		for _, rel := range req.Sources {
+			if !filepath.IsLocal(rel) || filepath.Clean(rel) != rel {
+				return fail(wire.CodeBadRequest, "source %q is not a clean path in the workspace", rel)
+			}
 		}
 	}
 	start, err := containerstate.StartTime(peer.pid)
@@ -659,9 +667,16 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	if guarded {
 		// Counted in already, so that nobody closes the domain meanwhile.
 		c.mu.Unlock()
-		res.GuardDir = c.guardDir()
-		res.Binds, err = c.guarded(ctx, ct, req)
+		res.GuardDir = c.shownDir()
+		if res.Binds, err = c.guarded(ctx, ct, req); err == nil && len(req.Sources) > 0 {
+			if res.Sources, err = c.mountSources(ct.id, req.Sources); err != nil {
+				err = errors.Join(refused("%w", err), c.removeSources(ct.id))
+			}
+		}
 		c.mu.Lock()
+		if err == nil && c.containers[ct.id] != ct { // whoever asked has ended
+			err = errors.Join(refused("the process that asks is gone"), c.removeSources(ct.id))
+		}
 		if err != nil {
 			c.forget(ct)
 			c.removeState(ct.id)

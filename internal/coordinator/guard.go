@@ -209,6 +209,7 @@ func (g *guard) stop() {
 }
 
 func (c *Coordinator) guardDir() string    { return filepath.Join(filepath.Dir(c.runDir), "guard") }
+func (c *Coordinator) shownDir() string    { return filepath.Join(c.guardDir(), gitsentry.WorkspaceName) }
 func (c *Coordinator) guardMemory() string { return c.guardDir() + "-memory" }
 
 // guarded has the workspace served as req asks before ct may be created, and
@@ -346,7 +347,7 @@ func (c *Coordinator) dropGuard() error {
 	if g != nil {
 		g.stop()
 	}
-	return errors.Join(removeMountpoint(c.guardDir()), os.RemoveAll(c.guardMemory()))
+	return errors.Join(c.removeSources(""), removeMountpoint(c.guardDir()), os.RemoveAll(c.guardMemory()))
 }
 
 // guardStatus needs c.mu.
@@ -366,7 +367,7 @@ func (c *Coordinator) guardStatus() wire.Guard {
 // mounted in it is the user's workspace, so nothing is removed by name before
 // the mount is gone, and its mount point with it.
 func removeDomainDir(dir string) error {
-	if err := removeMountpoint(filepath.Join(dir, "guard")); err != nil {
+	if err := errors.Join(removeSources(filepath.Join(dir, "sources"), ""), removeMountpoint(filepath.Join(dir, "guard"))); err != nil {
 		return err
 	}
 	return os.RemoveAll(dir)
@@ -399,7 +400,11 @@ func removeMountpoint(path string) error {
 			return fmt.Errorf("unmount %s: %w", path, err)
 		}
 	}
-	if err := unix.Rmdir(path); err != nil && !errors.Is(err, unix.ENOENT) {
+	err = unix.Rmdir(path)
+	if errors.Is(err, unix.ENOTDIR) {
+		err = unix.Unlink(path)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove the guard's mount point %s: %w", path, err)
 	}
 	return nil

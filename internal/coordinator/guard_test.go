@@ -383,7 +383,7 @@ func TestGuardServesTheWorkspace(t *testing.T) {
 	box := sandbox(t)
 	res, err := f.guardPrepare("c1", nil)
 	must(t, errors.Join(err, f.attach("c1", box.Process.Pid)))
-	if text, err := os.ReadFile(filepath.Join(res.GuardDir, "w", keptFile)); err != nil || string(text) != "hello" {
+	if text, err := os.ReadFile(filepath.Join(res.GuardDir, keptFile)); err != nil || string(text) != "hello" {
 		t.Errorf("through the guard: %q, %v", text, err)
 	}
 	if i := slices.IndexFunc(res.Binds, func(b wire.Bind) bool { return b.Destination == "/run/lazaret/guard" && b.ReadOnly }); i < 0 {
@@ -454,7 +454,7 @@ func TestGuardWithOtherOptionsForTheNext(t *testing.T) {
 	if g := f.status().Guard; g.PID == first || lives(first) || g.State != wire.GuardServing {
 		t.Errorf("guard %+v, first %d alive %v", g, first, lives(first))
 	}
-	if _, err := os.ReadDir(filepath.Join(res.GuardDir, "w")); err != nil {
+	if _, err := os.ReadDir(res.GuardDir); err != nil {
 		t.Error(err)
 	}
 	if m := f.mounts(); len(m) != 1 {
@@ -477,7 +477,7 @@ func TestKilledGuard(t *testing.T) {
 	must(t, errors.Join(err, f.attach("c1", box.Process.Pid)))
 	must(t, syscall.Kill(f.status().Guard.PID, syscall.SIGKILL))
 	f.eventually("its end is seen", func() bool { return f.status().Guard.State == wire.GuardDead })
-	if _, err := os.Stat(filepath.Join(res.GuardDir, "w", keptFile)); !errors.Is(err, unix.ENOTCONN) && !errors.Is(err, unix.ECONNABORTED) {
+	if _, err := os.Stat(filepath.Join(res.GuardDir, keptFile)); !errors.Is(err, unix.ENOTCONN) && !errors.Is(err, unix.ECONNABORTED) {
 		t.Errorf("behind a dead guard: %v", err)
 	}
 	for range 2 {
@@ -505,7 +505,7 @@ func TestKilledCoordinatorsGuard(t *testing.T) {
 	must(t, syscall.Kill(first, syscall.SIGKILL))
 	f.gone(first)
 	f.eventually("the guard ends with it", func() bool { return !lives(guard) })
-	if _, err := os.Stat(filepath.Join(res.GuardDir, "w", keptFile)); err == nil {
+	if _, err := os.Stat(filepath.Join(res.GuardDir, keptFile)); err == nil {
 		t.Error("the workspace is served without a coordinator")
 	}
 	_ = f.ensure().Close()
@@ -524,7 +524,7 @@ func TestKilledCoordinatorsGuard(t *testing.T) {
 	third := f.pid()
 	res, err = f.guardPrepare("c1", nil)
 	must(t, err)
-	if _, err := os.Stat(filepath.Join(res.GuardDir, "w", keptFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(res.GuardDir, keptFile)); err != nil {
 		t.Error(err)
 	}
 	must(t, f.release("c1"))
@@ -655,7 +655,7 @@ func TestKillsDuringTheStartOfAGuard(t *testing.T) {
 	pid := f.pid()
 	res, err := f.guardPrepare("c1", nil)
 	must(t, err)
-	if _, err := os.Stat(filepath.Join(res.GuardDir, "w", keptFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(res.GuardDir, keptFile)); err != nil {
 		t.Error(err)
 	}
 	must(t, f.release("c1"))

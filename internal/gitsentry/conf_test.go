@@ -130,6 +130,11 @@ func TestConfigChanges(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			w.git(filepath.Join(w.host, "n2/m"), "config", "core.hooksPath", "later")
 		}, place: "n2/m/later/pre-commit"},
+		{name: "made by the host, elsewhere", change: func(w *world, _ string) {
+			_ = os.Mkdir(filepath.Join(w.in, "later"), 0o755) // the sandbox has looked around
+			w.git(w.host, "init", "-q", "made/inner")
+			w.git(filepath.Join(w.host, "made/inner"), "config", "core.hooksPath", "../../later")
+		}, place: "later/pre-commit"},
 		{name: "bare", prepare: func(w *world, _ string) { w.git(w.host, "init", "-q", "--bare", "b.git") }, change: func(w *world, _ string) {
 			w.git(filepath.Join(w.host, "b.git"), "config", "core.hooksPath", filepath.Join(w.host, "later"))
 		}, place: "later/pre-commit"},

@@ -43,6 +43,7 @@ type guard struct {
 	fds     fds
 	watch   *watcher
 	conf    *conf
+	fresh   fresh
 	refused refusals
 	stages  stages
 	srv     *fuse.Server

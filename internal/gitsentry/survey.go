@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,9 +12,14 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/gitsentry/dotgit"
 )
 
-// surveyWait is how long a start waits for the survey; the rest of a large
-// workspace is surveyed while the sandbox lives.
-const surveyWait = 2 * time.Second
+const (
+	// surveyWait is how long a start waits for the survey; the rest of a large
+	// workspace is surveyed while the sandbox lives.
+	surveyWait = 2 * time.Second
+	// A directory that the host makes is looked at soon, and once more when a clone
+	// into it may have ended.
+	freshSoon, freshLate = 200 * time.Millisecond, 5 * time.Second
+)
 
 // survey walks the host's directories, for the repositories in the workspace,
 // whose configuration git on the host obeys as well, and for the directories that
@@ -26,7 +32,7 @@ func (f *guard) survey() {
 		seen := map[string]bool{}
 		whole := true
 		for _, n := range []*node{f.workspace, f.gitDir} {
-			whole = (n == nil || f.walk(n, len(kept) > 0, seen)) && whole
+			whole = (n == nil || f.walk(n, ".", len(kept) > 0, seen)) && whole
 		}
 		if whole {
 			f.shadows.collect(kept, seen, time.Now())
@@ -40,11 +46,42 @@ func (f *guard) survey() {
 	f.conf.drain(false)
 }
 
-// walk tells of the repositories below a root, and of the keys of all directories
-// if wanted. It tells whether it has seen everything.
-func (f *guard) walk(n *node, keys bool, seen map[string]bool) (whole bool) {
+// fresh are directories that the host has made, and that were not looked at yet.
+type fresh struct {
+	mu   sync.Mutex
+	rels map[string]bool
+}
+
+// appeared looks for repositories in a directory that the host has made: the
+// sandbox need not look there to profit from their configuration.
+func (f *guard) appeared(rel string) {
+	f.fresh.mu.Lock()
+	defer f.fresh.mu.Unlock()
+	if f.fresh.rels != nil {
+		f.fresh.rels[rel] = true
+		return
+	}
+	f.fresh.rels = map[string]bool{rel: true}
+	time.AfterFunc(freshSoon, func() {
+		f.fresh.mu.Lock()
+		rels := f.fresh.rels
+		f.fresh.rels = nil
+		f.fresh.mu.Unlock()
+		look := func() {
+			for rel := range rels {
+				f.walk(f.workspace, rel, false, nil)
+			}
+		}
+		look()
+		time.AfterFunc(freshLate, look)
+	})
+}
+
+// walk tells of the repositories below a directory of a root, and of the keys of
+// all directories if wanted. It tells whether it has seen everything.
+func (f *guard) walk(n *node, from string, keys bool, seen map[string]bool) (whole bool) {
 	whole = true
-	for todo := []string{"."}; len(todo) > 0; {
+	for todo := []string{from}; len(todo) > 0; {
 		rel := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		fd, err := unix.Openat2(n.top.fd, rel, &unix.OpenHow{

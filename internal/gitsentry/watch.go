@@ -200,6 +200,9 @@ func (w *watcher) event(wd int32, mask uint32, name string) {
 	if n == nil && err != nil {
 		return // neither we nor the host have it
 	}
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && dir.top == w.g.workspace.top && zoneKind(dir.zoned.Load()) == worktree {
+		w.g.appeared(join(w.g.seenAt(dir), name))
+	}
 	w.g.srv.EntryNotify(dir.id, name)
 	w.g.srv.InodeNotify(dir.id, 0, 0)
 }

@@ -65,14 +65,18 @@ type PrepareRequest struct {
 	Git      string   `json:"git,omitempty"`       // "sentry", "branch" or "off"
 	Masks    []string `json:"masks,omitempty"`     // names, covered at any depth, or paths relative to the workspace
 	ReadOnly []string `json:"read_only,omitempty"` // paths relative to the workspace, there or not
+	// Sources are the files and directories of the workspace that this container
+	// mounts, relative to it; "." is the workspace.
+	Sources []string `json:"sources,omitempty"`
 }
 
 // PrepareResponse is the plan that the rewrite follows.
 type PrepareResponse struct {
 	RunDir string `json:"run_dir"` // host directory to show read-only at /run/lazaret
-	// GuardDir is the host directory in whose "w" the guard shows the workspace;
-	// "" where the domain has none.
-	GuardDir string `json:"guard_dir,omitempty"`
+	// GuardDir is the host directory in which the guard shows the workspace; ""
+	// where the domain has none. Sources says where each one asked for is shown.
+	GuardDir string            `json:"guard_dir,omitempty"`
+	Sources  map[string]string `json:"sources,omitempty"`
 	Binds    []Bind `json:"binds,omitempty"` // further mounts, after all of the engine's
 	// Notes are what the developer should know of the agent's branch.
 	Notes []string `json:"notes,omitempty"`

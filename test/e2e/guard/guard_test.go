@@ -70,6 +70,35 @@ func TestEveryWayLeadsThroughTheGuard(t *testing.T) {
 	})
 }
 
+// An agent that changes a directory for a link, again and again, does not lead
+// another container's mount of it anywhere.
+func TestSwappedSource(t *testing.T) {
+	harness.Each(t, harness.Options{}, func(t *testing.T, h *harness.Harness) {
+		ws := h.Workspace()
+		secret := filepath.Join(filepath.Dir(ws), "secret")
+		h.Sh(ws, `mkdir -p d ../secret && echo mine >d/file && echo key >../secret/file`).OK(t)
+		h.Detached(ws, "swapper", harness.Busybox, "sh", "-c",
+			"cd /workspace; ln -s "+secret+" l; while :; do mv d e; mv l d; sleep 0.03; mv d l; mv e d; sleep 0.03; done")
+		shown, refused := 0, 0
+		for range 12 {
+			r := h.Lazaret(ws, "-v", ws+"/d:/x", harness.Busybox, "cat", "/x/file")
+			switch {
+			case strings.Contains(r.Stdout, "key"):
+				t.Fatalf("a file outside the workspace was shown: %+v", r)
+			case r.Code == 0 && strings.TrimSpace(r.Stdout) == "mine":
+				shown++
+			default:
+				refused++
+			}
+		}
+		t.Logf("%d shown, %d refused", shown, refused)
+		h.Podman("rm", "-f", "-t", "0", "swapper").OK(t)
+		h.Sh(ws, `rm -rf d e l && ln -s ../secret d`).OK(t)
+		h.Lazaret(ws, "-v", ws+"/d:/x", harness.Busybox, "cat", "/x/file").Fails(t, 126, "an agent could have made that link", "d")
+		h.DomainEnds("default", ws)
+	})
+}
+
 // With the guard gone nothing shows in its place, for nobody, until the last of
 // its sandboxes has ended.
 func TestKilled(t *testing.T) {
