@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
+	"github.com/lazaret-dev/lazaret/internal/filelimit"
 	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/ociargv"
 	"github.com/lazaret-dev/lazaret/internal/version"
@@ -202,18 +203,6 @@ func hasFlag(flags []string, want string) bool {
 	return false
 }
 
-// raiseFileLimit lets gofer and sandbox have as many files open as they may:
-// gVisor keeps one for each file of a mount that it knows, and a large tree would
-// end in EMFILE at the soft limit. What the container's processes may is set in
-// config.json.
-func raiseFileLimit() {
-	var lim unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
-		lim.Cur = lim.Max
-		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &lim) // the soft limit is as good as before
-	}
-}
-
 // exec becomes the low-level runtime. It returns only on failure.
 func (s *shim) exec(low lowRuntime, extraGlobal ...string) error {
 	if low.err != nil {
@@ -221,7 +210,10 @@ func (s *shim) exec(low lowRuntime, extraGlobal ...string) error {
 	}
 	argv := s.cmd.Argv(filepath.Base(low.path), extraGlobal...)
 	if s.cmd.Verb == "create" || s.cmd.Verb == "run" || s.cmd.Verb == "restore" {
-		raiseFileLimit()
+		// What the container's processes may is set in config.json.
+		if err := filelimit.Raise(); err != nil {
+			return err
+		}
 	}
 	err := syscall.Exec(low.path, argv, os.Environ())
 	return fmt.Errorf("run %s: %w: check [runtime] sandbox, or install runsc", low.path, err)

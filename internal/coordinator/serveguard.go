@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lazaret-dev/lazaret/internal/filelimit"
 	"github.com/lazaret-dev/lazaret/internal/gitsentry"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -49,7 +50,7 @@ func serveGuard(ctx context.Context, in io.Reader, ready func() error, log *slog
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(fuseDevice("/dev/fuse"), manyFiles()); err != nil {
+	if err := errors.Join(fuseDevice("/dev/fuse"), filelimit.Raise()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -103,18 +104,4 @@ func fuseDevice(path string) error {
 		return fmt.Errorf("open %s: it is missing, and no workspace is shown without its guard: sudo modprobe fuse", path)
 	}
 	return fmt.Errorf("%w: the guard needs it: sudo modprobe fuse", err)
-}
-
-// manyFiles raises the limit of open files as far as it may go: each file that
-// is open in a sandbox is open here too.
-func manyFiles() error {
-	var l unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
-		return fmt.Errorf("limit of open files: %w", err)
-	}
-	l.Cur = l.Max
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
-		return fmt.Errorf("raise the limit of open files to %d: %w", l.Max, err)
-	}
-	return nil
 }

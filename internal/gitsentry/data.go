@@ -153,14 +153,15 @@ func (f *guard) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadR
 	return &reading{h, int64(in.Offset), len(buf)}, fuse.OK //nolint:gosec // a file offset
 }
 
-// hasSuffix tells whether n is the config that says more in the sandbox.
+// hasSuffix tells whether n is a config that says more in the sandbox: git takes
+// the last word, which config.worktree has where it is in use.
 func (f *guard) hasSuffix(n *node) bool {
 	if f.o.ConfigSuffix == "" || f.gitDir == nil || n.dir || n.top != f.gitDir.top {
 		return false
 	}
 	f.nodes.mu.RLock()
 	defer f.nodes.mu.RUnlock()
-	return n.parent == f.gitDir && n.name == "config"
+	return n.parent == f.gitDir && (n.name == "config" || n.name == "config.worktree")
 }
 
 // readConfig reads the host's config and what follows it in the sandbox.

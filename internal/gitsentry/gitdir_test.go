@@ -1,9 +1,6 @@
 package gitsentry
 
 import (
-	"bytes"
-	"crypto/sha1" //nolint:gosec // git's choice
-	"encoding/binary"
 	"encoding/hex"
 	"os"
 	"os/exec"
@@ -14,28 +11,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/test/attacks/git/generator"
 )
 
 // craftIndex is an index of version 2 with one file at name.
 func craftIndex(name string, oid []byte) []byte {
-	var b bytes.Buffer
-	b.WriteString("DIRC")
-	_ = binary.Write(&b, binary.BigEndian, []uint32{2, 1})
-	entry := make([]byte, 40)
-	binary.BigEndian.PutUint32(entry[24:], 0o100644)
-	b.Write(entry)
-	b.Write(oid)
-	_ = binary.Write(&b, binary.BigEndian, uint16(len(name)))
-	b.WriteString(name)
-	for n := 62 + len(name); ; n++ {
-		b.WriteByte(0)
-		if (n+1)%8 == 0 {
-			break
-		}
+	data, err := generator.EncodeIndex(2, []generator.Entry{{Mode: 0o100644, ID: [20]byte(oid), Path: name}})
+	if err != nil {
+		panic(err)
 	}
-	sum := sha1.Sum(b.Bytes()) //nolint:gosec // git's choice
-	b.Write(sum[:])
-	return b.Bytes()
+	return data
 }
 
 // TestCraftedIndex: an index through which the host's git would write its own
@@ -277,6 +263,109 @@ func TestSubmodules(t *testing.T) {
 	check("vendor/a")
 	w.git(w.host, "-c", "protocol.file.allow=always", "submodule", "add", "-q", lib, "later/b") // while the sandbox lives
 	check("later/b")
+}
+
+// Submodules of submodules are guarded too, those of the start and those that the
+// host adds, down to what their own configuration leads to.
+func TestSubmodulesDeep(t *testing.T) {
+	w := bareWorld(t)
+	up := filepath.Dir(w.host)
+	allow := func(dir string, args ...string) {
+		t.Helper()
+		w.git(dir, append([]string{"-c", "protocol.file.allow=always"}, args...)...)
+	}
+	below := ""
+	for _, name := range []string{"c", "b", "a"} {
+		d := filepath.Join(up, name)
+		w.git(up, "init", "-q", "-b", "main", name)
+		w.write(filepath.Join(d, "f"), name)
+		if below != "" {
+			allow(d, "submodule", "add", "-q", filepath.Join(up, below), "in/"+below)
+		}
+		w.git(d, "add", "-A")
+		w.git(d, "commit", "-qm", name)
+		below = name
+	}
+	w.git(w.host, "init", "-q", "-b", "main", ".")
+	allow(w.host, "submodule", "add", "-q", filepath.Join(up, "a"), "x/a")
+	allow(w.host, "submodule", "update", "-q", "--init", "--recursive")
+	w.git(w.host, "commit", "-qm", "one")
+	w.developer(&w.o)
+	deep, deepGit := "x/a/in/b/in/c", ".git/modules/x/a/modules/in/b/modules/in/c"
+	w.git(filepath.Join(w.host, deep), "config", "core.hooksPath", "hk")
+	w.start(nil)
+	check := func(tree, git string) {
+		t.Helper()
+		for _, name := range []string{"config", "config.worktree", "commondir", "objects/info/alternates", "info/attributes", "config.lock"} {
+			wantErrno(t, "write "+git+"/"+name, writeFile(filepath.Join(w.in, git, name), "x"), unix.EROFS)
+		}
+		for _, dir := range []string{git, filepath.Dir(git)} {
+			if err := syscall.Rename(filepath.Join(w.in, dir), filepath.Join(w.in, dir+"x")); err == nil {
+				t.Errorf("moved %s", dir)
+			}
+		}
+		w.write(filepath.Join(w.in, git, "hooks/post-checkout"), "evil")
+		w.absent(filepath.Join(git, "hooks/post-checkout"))
+		wantErrno(t, "the pointer of "+tree, writeFile(filepath.Join(w.in, tree, ".git"), "gitdir: /evil\n"), unix.EROFS)
+		_ = os.MkdirAll(filepath.Join(w.in, tree, "hk"), 0o755)
+		_ = writeFile(filepath.Join(w.in, tree, "hk/pre-commit"), "evil")
+		w.absent(filepath.Join(tree, "hk/pre-commit"))
+		w.write(filepath.Join(w.in, tree, "g"), "g")
+		w.git(filepath.Join(w.in, tree), "add", "g")
+		w.git(filepath.Join(w.in, tree), "commit", "-qnm", "inside")
+		if got := w.git(filepath.Join(w.host, tree), "log", "-1", "--format=%s"); got != "inside\n" {
+			t.Errorf("the host sees %q in %s", got, tree)
+		}
+	}
+	check(deep, deepGit)
+	// A worktree's own configuration says where the tree is, once somebody has asked
+	// for it.
+	w.git(filepath.Join(w.host, "x/a"), "config", "extensions.worktreeConfig", "true")
+	w.git(filepath.Join(w.host, "x/a"), "config", "--worktree", "core.hooksPath", "hk")
+	w.tells(`"x/a/hk"`)
+	check("x/a", ".git/modules/x/a")
+	// While the sandbox lives.
+	allow(w.host, "submodule", "add", "-q", filepath.Join(up, "a"), "later/a")
+	allow(w.host, "submodule", "update", "-q", "--init", "--recursive")
+	w.git(filepath.Join(w.host, "later/a/in/b/in/c"), "config", "core.hooksPath", "hk")
+	w.eventually("the new submodule shows", func() bool {
+		_, err := os.Stat(filepath.Join(w.in, "later/a/in/b/in/c/f"))
+		return err == nil
+	})
+	check("later/a/in/b/in/c", ".git/modules/later/a/modules/in/b/modules/in/c")
+}
+
+// A workspace that is a submodule whose own configuration is in config.worktree.
+func TestSubmoduleWorktreeConfig(t *testing.T) {
+	w := bareWorld(t)
+	up := filepath.Dir(w.host)
+	main, lib := filepath.Join(up, "main"), filepath.Join(up, "lib")
+	for _, d := range []string{main, lib} {
+		w.git(up, "init", "-q", "-b", "main", d)
+		w.write(filepath.Join(d, "f"), "f")
+		w.git(d, "add", "-A")
+		w.git(d, "commit", "-qm", "one")
+	}
+	w.git(main, "-c", "protocol.file.allow=always", "submodule", "add", "-q", lib, "ws")
+	git := filepath.Join(main, ".git/modules/ws")
+	w.git(up, "--git-dir="+git, "config", "extensions.worktreeConfig", "true")
+	w.git(up, "--git-dir="+git, "config", "--worktree", "core.worktree", "../../../ws")
+	w.git(up, "--git-dir="+git, "config", "--unset", "core.worktree")
+	w.host = filepath.Join(main, "ws")
+	w.start(func(o *Options) {
+		o.Workspace, o.GitDir, o.ConfigSuffix = w.host, git, "\n[core]\n\tworktree = "+w.in+"\n"
+	})
+	g := filepath.Join(w.o.Mountpoint, GitDirName)
+	if got := w.git(w.in, "--git-dir="+g, "rev-parse", "--show-toplevel"); got != w.in+"\n" {
+		t.Errorf("git in the sandbox takes %q for the tree", got)
+	}
+	w.write(filepath.Join(w.in, "g"), "g")
+	w.git(w.in, "--git-dir="+g, "add", "g")
+	w.git(w.in, "--git-dir="+g, "commit", "-qm", "inside")
+	if got := w.git(w.host, "log", "-1", "--format=%s"); got != "inside\n" {
+		t.Errorf("the host sees %q", got)
+	}
+	wantErrno(t, "write config.worktree", writeFile(filepath.Join(g, "config.worktree"), "x"), unix.EROFS)
 }
 
 // TestLinkedWorktree: the workspace is one, and only its own part can be written.

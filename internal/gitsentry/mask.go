@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -18,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lazaret-dev/lazaret/internal/fixedpath"
 	"github.com/lazaret-dev/lazaret/internal/gitsentry/gitindex"
+	"github.com/lazaret-dev/lazaret/internal/hostgit"
 )
 
 // maxMasked bounds the tracked files that are shown under one mask.
@@ -182,7 +181,7 @@ func (f *guard) content(b blob) ([]byte, error) {
 			return data, nil
 		}
 	}
-	git, err := fixedpath.Look("git")
+	git, err := hostgit.New("", "")
 	if err != nil {
 		return nil, err
 	}
@@ -192,13 +191,11 @@ func (f *guard) content(b blob) ([]byte, error) {
 	if f.o.GitDir != "" {
 		dir = f.o.GitDir
 	}
-	// cat-file runs no program of the repository's configuration, which is the
-	// host's in any case, and asks no remote; before git 2.44 that takes the protocol's
-	// setting.
-	cmd := exec.CommandContext(ctx, git, "--git-dir="+dir, "cat-file", "blob", hex.EncodeToString(b.oid))
-	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_OPTIONAL_LOCKS=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
-	out, err := cmd.Output()
+	r, err := git.AnyOwner().Open(ctx, dir, dir, "") // a rootful engine's guard is not the developer
+	if err != nil {
+		return nil, err
+	}
+	out, err := r.Output(ctx, "cat-file", "blob", hex.EncodeToString(b.oid))
 	if err != nil {
 		return nil, fmt.Errorf("read %s from git: %w", b.rel, err)
 	}

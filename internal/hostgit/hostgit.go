@@ -34,6 +34,7 @@ type Git struct {
 	program string
 	env     []string
 	lfs     bool
+	foreign bool
 }
 
 // New finds git in fixed directories. home and configHome are where the
@@ -65,6 +66,14 @@ func New(home, configHome string) (*Git, error) {
 	_, err = fixedpath.Look("git-lfs")
 	g.lfs = err == nil
 	return g, nil
+}
+
+// AnyOwner is a git that also opens what belongs to another user, for a rootful
+// engine's process that reads the developer's repository.
+func (g *Git) AnyOwner() *Git {
+	other := *g
+	other.foreign = true
+	return &other
 }
 
 // Program is git's path.
@@ -265,6 +274,9 @@ func (r *Repo) environment(ownFilters bool) []string {
 		}
 	}
 	config := fixed()
+	if r.git.foreign {
+		config = append(config, setting{"safe.directory", "*"})
+	}
 	if !ownFilters {
 		config = append(config, r.config...)
 	}

@@ -77,7 +77,7 @@ type PrepareResponse struct {
 	// where the domain has none. Sources says where each one asked for is shown.
 	GuardDir string            `json:"guard_dir,omitempty"`
 	Sources  map[string]string `json:"sources,omitempty"`
-	Binds    []Bind `json:"binds,omitempty"` // further mounts, after all of the engine's
+	Binds    []Bind            `json:"binds,omitempty"` // further mounts, after all of the engine's
 	// Notes are what the developer should know of the agent's branch.
 	Notes []string `json:"notes,omitempty"`
 }
