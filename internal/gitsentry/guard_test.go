@@ -1,6 +1,7 @@
 package gitsentry
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -430,5 +431,33 @@ func permutations(s []string) func(func([]string) bool) {
 			return true
 		}
 		walk(0)
+	}
+}
+
+// What is mounted in the sandbox on a directory that it has just made stays.
+func TestMountOnNewDirectory(t *testing.T) {
+	w := bareWorld(t)
+	w.start(nil)
+	if _, err := os.ReadDir(w.in); err != nil { // it is watched now
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		dir := filepath.Join(w.in, fmt.Sprint("d", i))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	lost := 0
+	for i := range 200 {
+		if err := unix.Unmount(filepath.Join(w.in, fmt.Sprint("d", i)), 0); err != nil {
+			lost++
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d of 200 mounts are gone", lost)
 	}
 }

@@ -182,6 +182,13 @@ func (w *watcher) event(wd int32, mask uint32, name string) {
 		err = statx(p.fd, name, &st)
 		p.done()
 	}
+	if n == nil && err == nil {
+		// The sandbox may be making it just now: to forget that name would take away
+		// what somebody has mounted there already.
+		w.g.names.Lock()
+		w.g.names.Unlock() //nolint:staticcheck // only to wait for who holds it
+		n = w.g.nodes.child(dir, name)
+	}
 	if n != nil && err == nil && n.key.is(&st) {
 		n.at.Lock()
 		same := n.last == stampOf(&st) || n.dir && mask&unix.IN_ATTRIB == 0
