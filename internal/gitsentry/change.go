@@ -237,14 +237,16 @@ func (f *guard) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.
 	defer p.done()
 	if t.place == onHost {
 		where := join(t.zone.rel, name)
-		from, err := f.zoneOfFile(old.top, p.fd)
+		lock, isTwin := lockTwin(name)
+		from, oldName, err := f.whereIs(old.top, p.fd)
 		if err != nil {
 			return status(err)
 		}
+		isTwin = isTwin && lock == oldName
 		switch {
 		case old.key.class != real || from.kind != t.zone.kind || old.top != t.dir.top || from.git != t.zone.git:
 			return fuse.EXDEV
-		case t.zone.kind == gitDir && !under(join(t.zone.sub, name), "objects"), t.class != real, f.leads(where):
+		case t.zone.kind == gitDir && !under(join(t.zone.sub, name), "objects") && !(from.rel == t.zone.rel && isTwin), t.class != real, f.leads(where):
 			return f.refuse("link", where, unix.EPERM)
 		}
 		if err := f.checkWritable(old, p.fd); t.zone.kind == worktree && err != nil {

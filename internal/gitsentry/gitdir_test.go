@@ -368,6 +368,46 @@ func TestSubmoduleWorktreeConfig(t *testing.T) {
 	wantErrno(t, "write config.worktree", writeFile(filepath.Join(g, "config.worktree"), "x"), unix.EROFS)
 }
 
+// A lock file's second name is another way to write the lock, and nothing else.
+func TestLockTwins(t *testing.T) {
+	w := newWorld(t, nil)
+	const hex = ".0123456789abcdef0123456789abcdef"
+	git := filepath.Join(w.in, ".git")
+	evil := craftIndex(".git/config", make([]byte, 20))
+	for _, name := range []string{"HEAD", "config", "index", "packed-refs", "description"} {
+		for _, twin := range []string{name + hex, name + ".lock" + hex, "index.lock" + hex} {
+			if err := os.Link(filepath.Join(git, name), filepath.Join(git, twin)); err == nil {
+				t.Errorf("linked %s to %s", name, twin)
+			}
+		}
+	}
+	wantErrno(t, "make the lock of config", writeFile(filepath.Join(git, "config.lock"+hex), "x"), unix.EROFS)
+	if err := os.WriteFile(filepath.Join(git, "index.lock"), []byte(w.read(filepath.Join(w.host, ".git/index"))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(filepath.Join(git, "index.lock"), filepath.Join(git, "index.lock"+hex)); err != nil {
+		t.Fatal(err)
+	}
+	wantErrno(t, "link to another directory", os.Link(filepath.Join(git, "index.lock"), filepath.Join(git, "refs/index.lock"+hex)), unix.EPERM)
+	held, err := os.OpenFile(filepath.Join(git, "index.lock"+hex), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(git, "index.lock"), filepath.Join(git, "index")); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = held.WriteAt(evil, 0)
+	_ = held.Close()
+	_ = writeFile(filepath.Join(git, "index.lock"+hex), string(evil))
+	if got := w.git(w.host, "ls-files"); got != "a\nsub/deep/f\n" {
+		t.Errorf("the host's index has %q", got)
+	}
+	_ = os.Rename(filepath.Join(git, "index.lock"+hex), filepath.Join(git, "index"))
+	if got := w.git(w.host, "ls-files"); got != "a\nsub/deep/f\n" {
+		t.Errorf("by its lock's second name the host's index has %q", got)
+	}
+}
+
 // TestLinkedWorktree: the workspace is one, and only its own part can be written.
 func TestLinkedWorktree(t *testing.T) {
 	w := bareWorld(t)

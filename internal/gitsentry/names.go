@@ -51,6 +51,9 @@ func gitRule(p string) class {
 	if hasDotGit(p) {
 		return refused
 	}
+	if lock, ok := lockTwin(p); ok {
+		return gitRule(lock)
+	}
 	base := strings.TrimSuffix(p, ".lock")
 	if obeyed[base] || obeyed[strings.TrimSuffix(strings.ToLower(p), ".lock")] {
 		return readOnly
@@ -97,6 +100,18 @@ func gitRule(p string) class {
 		return trees
 	}
 	return shadow
+}
+
+// lockTwin is the lock file of which p is the second name that JGit makes, to see
+// by their number that the lock is its own.
+func lockTwin(p string) (lock string, ok bool) {
+	dot := strings.LastIndexByte(p, '.')
+	if dot <= 0 || !strings.HasSuffix(p[:dot], ".lock") {
+		return "", false
+	}
+	// Two numbers of 64 bits, without leading zeros.
+	id := p[dot+1:]
+	return p[:dot], len(id) >= 16 && len(id) <= 32 && isHex(id, len(id))
 }
 
 // objectRule judges p, relative to an object directory; "" is that itself.
