@@ -242,11 +242,11 @@ func (f *guard) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.
 		if err != nil {
 			return status(err)
 		}
-		isTwin = isTwin && lock == oldName
+		isTwin = isTwin && lock == oldName && from.rel == t.zone.rel
 		switch {
 		case old.key.class != real || from.kind != t.zone.kind || old.top != t.dir.top || from.git != t.zone.git:
 			return fuse.EXDEV
-		case t.zone.kind == gitDir && !under(join(t.zone.sub, name), "objects") && !(from.rel == t.zone.rel && isTwin), t.class != real, f.leads(where):
+		case t.zone.kind == gitDir && !under(join(t.zone.sub, name), "objects") && !isTwin, t.class != real, f.leads(where):
 			return f.refuse("link", where, unix.EPERM)
 		}
 		if err := f.checkWritable(old, p.fd); t.zone.kind == worktree && err != nil {

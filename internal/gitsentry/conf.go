@@ -488,7 +488,7 @@ func (c *conf) watchAll() {
 	defer c.mu.Unlock()
 	for wd := range c.watched {
 		if _, ok := watched[wd]; !ok {
-			_, _ = unix.InotifyRmWatch(c.fd, uint32(wd)) // it may be gone
+			_, _ = unix.InotifyRmWatch(c.fd, uint32(wd)) //nolint:gosec // the kernel's own; it may be gone
 		}
 	}
 	c.watched, c.looked = watched, looked

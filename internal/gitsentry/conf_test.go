@@ -121,8 +121,10 @@ func TestConfigChanges(t *testing.T) {
 		{name: "nested, elsewhere", prepare: func(w *world, _ string) { w.git(w.host, "init", "-q", "n/m") }, change: func(w *world, _ string) {
 			w.git(filepath.Join(w.host, "n/m"), "config", "core.hooksPath", "../../later")
 		}, place: "later/pre-commit"},
-		{name: "nested, the user's", prepare: func(w *world, _ string) { w.git(w.host, "init", "-q", "n/m") },
-			change: global("[core]\n\thooksPath = later\n"), place: "n/m/later/pre-commit"},
+		{
+			name: "nested, the user's", prepare: func(w *world, _ string) { w.git(w.host, "init", "-q", "n/m") },
+			change: global("[core]\n\thooksPath = later\n"), place: "n/m/later/pre-commit",
+		},
 		{name: "nested, moved by the sandbox", prepare: func(w *world, _ string) { w.git(w.host, "init", "-q", "n/m") }, change: func(w *world, _ string) {
 			if err := os.Rename(filepath.Join(w.in, "n"), filepath.Join(w.in, "n2")); err != nil {
 				w.t.Fatal(err)

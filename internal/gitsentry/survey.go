@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,7 +116,7 @@ func (f *guard) walk(n *node, from string, keys bool, seen map[string]bool) (who
 		}
 		for _, e := range entries {
 			// What git keeps there has neither repositories nor shadows.
-			if e.IsDir() && !(isGit && (e.Name() == "objects" || e.Name() == "refs" || e.Name() == "logs" || e.Name() == "lfs")) {
+			if skip := isGit && slices.Contains([]string{"objects", "refs", "logs", "lfs"}, e.Name()); e.IsDir() && !skip {
 				todo = append(todo, join(rel, e.Name()))
 			}
 		}
