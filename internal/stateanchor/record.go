@@ -55,6 +55,8 @@ type Image struct {
 	// one may be a whole tree. Key tells whether two images are the same.
 	Layers  []string `json:"layers"`
 	Release Release  `json:"release"`
+	// Packages is a sum over its package databases: the same for the same packages.
+	Packages string `json:"packages,omitempty"`
 }
 
 // Release is a distribution's release, of os-release(5); zero where it has none.
