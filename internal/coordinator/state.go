@@ -86,7 +86,7 @@ func (c *Coordinator) kept(ctx context.Context, ct *container, req *wire.Prepare
 		}
 	}
 	if s != nil {
-		if err := s.MakeTargets(c.spec.Domain.Root, targets(req.State.Targets)); err != nil {
+		if err := s.MakeTargets(targets(req.State.Targets)); err != nil {
 			return nil, nil, nil, refused("state: %w", err)
 		}
 		for _, b := range s.Binds {

@@ -10,7 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,7 +43,27 @@ type Anchor struct {
 	Binds  []Bind
 	Notes  []string // what the developer should know
 
+	root     string
 	overlays []overlay
+}
+
+// usersPrefix begins the names of the directories that hold, each like a Domain
+// Root, the changes of containers in user namespaces of their own: files belong to
+// others there.
+const usersPrefix = "userns-"
+
+// makeRoot is the directory for the changes of containers with that user namespace.
+func makeRoot(domainRoot, idMap string) (string, error) {
+	root, err := filepath.EvalSymlinks(domainRoot)
+	if err != nil || idMap == "" {
+		return root, err
+	}
+	sum := sha256.Sum256([]byte(idMap))
+	root = filepath.Join(root, usersPrefix+hex.EncodeToString(sum[:6]))
+	if err := os.Mkdir(root, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return root, nil
 }
 
 // Open mounts the state paths over the image and returns once all are there; else
@@ -51,13 +73,13 @@ func Open(ctx context.Context, o Options) (_ *Anchor, err error) {
 	if err := CheckPaths(o.Paths); err != nil {
 		return nil, err
 	}
-	if o.Root, err = filepath.EvalSymlinks(o.Root); err != nil {
-		return nil, fmt.Errorf("open the state: %w", err)
-	}
 	if err := Clean(o.Root); err != nil {
 		return nil, err
 	}
-	a := &Anchor{}
+	if o.Root, err = makeRoot(o.Root, o.IDMap); err != nil {
+		return nil, fmt.Errorf("open the state: %w", err)
+	}
+	a := &Anchor{root: o.Root}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -79,8 +101,10 @@ func Open(ctx context.Context, o Options) (_ *Anchor, err error) {
 	if err := a.meet(o, old.Image, tree, fresh); err != nil {
 		return nil, err
 	}
-	if err := WriteRecord(o.Root, a.Record); err != nil {
-		return nil, err
+	if fresh || !reflect.DeepEqual(a.Record, old) {
+		if err := WriteRecord(o.Root, a.Record); err != nil {
+			return nil, err
+		}
 	}
 	for _, p := range o.Paths {
 		if err := a.mount(o.Root, p, tree); err != nil {
@@ -111,7 +135,7 @@ func (o Options) settle(ctx context.Context, old Record, fresh bool) (r Record, 
 		return r, fmt.Errorf("state_driver is %q but this domain's changes were made with %q: set state_driver to that, or start anew by lazaret state reset", o.Driver, r.Driver)
 	}
 	if r.IDMap != o.IDMap {
-		return r, fmt.Errorf("this domain's changes belong to users of another user namespace (%s, this container has %s): use the same --userns, another profile, or start anew by lazaret state reset", idMapName(r.IDMap), idMapName(o.IDMap))
+		return r, fmt.Errorf("the changes in %s belong to users of another user namespace (%q, this container has %q): lazaret state reset starts anew", o.Root, r.IDMap, o.IDMap)
 	}
 	r.Paths = slices.Clone(old.Paths)
 	for _, p := range o.Paths {
@@ -123,13 +147,6 @@ func (o Options) settle(ctx context.Context, old Record, fresh bool) (r Record, 
 		return r, fmt.Errorf("%w; the profile had other state_paths before, whose changes are kept: name those again, or start anew by lazaret state reset", err)
 	}
 	return r, nil
-}
-
-func idMapName(m string) string {
-	if m == "" {
-		return "the engine's own"
-	}
-	return m
 }
 
 // meet compares the image with the one that the changes were made over.
@@ -355,8 +372,10 @@ func Clean(root string) error {
 	for _, p := range slices.Backward(points) {
 		errs = append(errs, unmount(p))
 	}
-	if len(points) > 0 {
-		errs = append(errs, removeProbe(root))
+	for _, p := range points {
+		if filepath.Base(filepath.Dir(p)) == probeDir {
+			errs = append(errs, os.RemoveAll(filepath.Dir(p)))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -390,6 +409,9 @@ func Mounted(root string) ([]string, error) {
 
 // own tells the names of our mount points in a Domain Root.
 func own(rel string) bool {
+	if first, rest, ok := strings.Cut(rel, "/"); ok && strings.HasPrefix(first, usersPrefix) {
+		rel = rest
+	}
 	merged, err := filepath.Match("*_merged", rel)
 	return err == nil && merged || rel == imageDir || rel == filepath.Join(probeDir, "merged")
 }

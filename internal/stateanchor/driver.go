@@ -63,6 +63,9 @@ type fuseServer struct {
 // mountFUSE starts fuse-overlayfs, which ends with this process, and returns once
 // it serves.
 func mountFUSE(lower, changes, work *os.File, point string) (*fuseServer, error) {
+	if strings.ContainsRune(changes.Name(), ':') {
+		return nil, fmt.Errorf("%s has a colon in it, which fuse-overlayfs does not take: choose another data_root", changes.Name())
+	}
 	program, err := fixedpath.Look(DriverFUSE)
 	if err != nil {
 		return nil, fmt.Errorf("%w: install fuse-overlayfs", err)

@@ -151,7 +151,8 @@ func Layout(root, statePath string) (changes, work, merged string) {
 // Name is a clean absolute path as one file name, a different one for each:
 // "/usr" is "usr", "/var/lib" is "var_lib".
 func Name(p string) string {
-	p = strings.NewReplacer("%", "%25", "_", "%5f").Replace(strings.TrimPrefix(p, "/"))
+	// fuse-overlayfs takes no colons.
+	p = strings.NewReplacer("%", "%25", "_", "%5f", ":", "%3a").Replace(strings.TrimPrefix(p, "/"))
 	return strings.ReplaceAll(p, "/", "_")
 }
 

@@ -25,7 +25,7 @@ type Target struct {
 // what an earlier session left in their place would keep the container from its
 // start. A place that only the container's own file tree can tell, behind a
 // symbolic link that leads out of the kept directory, is left to the runtime.
-func (a *Anchor) MakeTargets(domainRoot string, all []Target) error {
+func (a *Anchor) MakeTargets(all []Target) error {
 	made := len(a.Record.Targets)
 	for _, b := range a.Binds {
 		var root *os.Root
@@ -52,7 +52,7 @@ func (a *Anchor) MakeTargets(domainRoot string, all []Target) error {
 	if len(a.Record.Targets) == made {
 		return nil
 	}
-	return WriteRecord(domainRoot, a.Record)
+	return WriteRecord(a.root, a.Record)
 }
 
 // makeTarget works within root, out of which no link leads.
