@@ -47,24 +47,11 @@ type Anchor struct {
 	overlays []overlay
 }
 
-// usersPrefix begins the names of the directories that hold, each like a Domain
-// Root, the changes of containers in user namespaces of their own: files belong to
-// others there.
-const usersPrefix = "userns-"
-
-// makeRoot is the directory for the changes of containers with that user namespace.
-func makeRoot(domainRoot, idMap string) (string, error) {
-	root, err := filepath.EvalSymlinks(domainRoot)
-	if err != nil || idMap == "" {
-		return root, err
-	}
-	sum := sha256.Sum256([]byte(idMap))
-	root = filepath.Join(root, usersPrefix+hex.EncodeToString(sum[:6]))
-	if err := os.Mkdir(root, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
-	}
-	return root, nil
-}
+// apartPrefix begins the names of the directories, each laid out like a Domain
+// Root, for the changes of containers that do not fit those in the Domain Root:
+// of another release, or with a user namespace of their own, in which files belong
+// to others.
+const apartPrefix = "apart-"
 
 // Open mounts the state paths over the image and returns once all are there; else
 // none is. What was mounted in the Domain Root before is unmounted: preconditions
@@ -73,34 +60,31 @@ func Open(ctx context.Context, o Options) (_ *Anchor, err error) {
 	if err := CheckPaths(o.Paths); err != nil {
 		return nil, err
 	}
+	if o.Root, err = filepath.EvalSymlinks(o.Root); err != nil {
+		return nil, fmt.Errorf("open the state: %w", err)
+	}
 	if err := Clean(o.Root); err != nil {
 		return nil, err
 	}
-	if o.Root, err = makeRoot(o.Root, o.IDMap); err != nil {
-		return nil, fmt.Errorf("open the state: %w", err)
-	}
-	a := &Anchor{root: o.Root}
+	a := &Anchor{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	old, err := ReadRecord(o.Root)
-	fresh := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !fresh {
+	tree, err := OpenTree(o.Root, o.Image, o.Driver)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, tree.Close()) }() // the overlays keep their own hold of it
+	old, fresh, err := a.choose(&o, tree)
+	if err != nil {
 		return nil, err
 	}
 	if a.Record, err = o.settle(ctx, old, fresh); err != nil {
 		return nil, err
 	}
-	tree, err := OpenTree(o.Root, o.Image, a.Record.Driver)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, tree.Close()) }() // the overlays keep their own hold of it
-	if err := a.meet(o, old.Image, tree, fresh); err != nil {
-		return nil, err
-	}
+	a.Record.Image, a.Record.Other = o.Image, nil
 	if fresh || !reflect.DeepEqual(a.Record, old) {
 		if err := WriteRecord(o.Root, a.Record); err != nil {
 			return nil, err
@@ -149,34 +133,101 @@ func (o Options) settle(ctx context.Context, old Record, fresh bool) (r Record, 
 	return r, nil
 }
 
-// meet compares the image with the one that the changes were made over.
-func (a *Anchor) meet(o Options, old Image, tree *Tree, fresh bool) error {
-	image := o.Image
-	if !fresh && old.Key() == image.Key() && old.Packages != "" {
-		image.Release, image.Packages = old.Release, old.Packages
-		a.Record.Image = image
+// choose finds the changes that fit the image and the user namespace, and makes
+// o.Root their directory: the Domain Root, unless its changes were made over
+// another release. It fills in the image's release and packages.
+func (a *Anchor) choose(o *Options, tree *Tree) (old Record, fresh bool, err error) {
+	if o.Image.Release, err = tree.Release(); err != nil {
+		return old, false, err
+	}
+	domainRoot := o.Root
+	a.root = domainRoot
+	old, err = ReadRecord(domainRoot)
+	fresh = errors.Is(err, fs.ErrNotExist)
+	if err != nil && !fresh {
+		return old, false, err
+	}
+	fits := fresh || old.Image.Key() == o.Image.Key() || old.Image.Release.Same(o.Image.Release)
+	if !fits && o.IDMap == "" {
+		used, err := old.used(domainRoot)
+		if err != nil {
+			return old, false, err
+		}
+		if fits = !used; used {
+			a.Notes = append(a.Notes, fmt.Sprintf("image %s is %s, but what is kept of this domain was made over %s, which is %s: it is not in this container, and what changes here is kept apart; lazaret state rebase brings it over", o.Image, o.Image.Release, old.Image, old.Image.Release))
+			other := o.Image
+			if note := old; note.Other == nil || note.Other.Key() != other.Key() {
+				note.Other = &other
+				if err := WriteRecord(domainRoot, note); err != nil {
+					return old, false, err
+				}
+			}
+		}
+	}
+	if !fits || o.IDMap != "" {
+		kind := o.Image.Release.ID + "\n" + o.Image.Release.VersionID + "\n" + o.Image.Release.Codename
+		if !o.Image.Release.Same(o.Image.Release) {
+			kind = o.Image.Key() // nobody knows what fits it
+		}
+		sum := sha256.Sum256([]byte(o.IDMap + "\n" + kind))
+		o.Root = filepath.Join(domainRoot, apartPrefix+hex.EncodeToString(sum[:6]))
+		a.root = o.Root
+		if err := os.Mkdir(o.Root, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return old, false, err
+		}
+		old, err = ReadRecord(o.Root)
+		if fresh = errors.Is(err, fs.ErrNotExist); err != nil && !fresh {
+			return old, false, err
+		}
+	}
+	return old, fresh, a.compare(o, old, tree, fresh)
+}
+
+// compare tells what is new of an image over which the changes may lie.
+func (a *Anchor) compare(o *Options, old Record, tree *Tree, fresh bool) (err error) {
+	same := !fresh && old.Image.Key() == o.Image.Key()
+	if same && old.Image.Packages != "" {
+		o.Image.Packages = old.Image.Packages
 		return nil
 	}
-	var err error
-	if image.Release, err = tree.Release(); err != nil {
+	if o.Image.Packages, err = tree.packages(); err != nil || fresh || same {
 		return err
 	}
-	if image.Packages, err = tree.packages(); err != nil {
-		return err
-	}
-	a.Record.Image = image
-	if fresh || old.Key() == image.Key() {
-		return nil
-	}
-	if !old.Release.Same(image.Release) {
-		return fmt.Errorf("image %s is %s, but this domain's changes were made over %s, which is %s: lazaret state rebase brings them over, lazaret state reset starts anew, and another profile has a domain of its own", image, image.Release, old, old.Release)
-	}
-	note := fmt.Sprintf("the image is now %s; the changes made over %s are kept", image, old)
-	if old.Packages != image.Packages && a.Record.hasPackages(o.Root) {
+	note := fmt.Sprintf("the image is now %s; the changes made over %s are kept", o.Image, old.Image)
+	if old.Image.Packages != o.Image.Packages && old.hasPackages(o.Root) {
 		note += "; its packages have changed and the kept package database does not tell: lazaret state rebase brings both together"
 	}
 	a.Notes = append(a.Notes, note)
 	return nil
+}
+
+// used reports whether anything was changed: files, or directories other than the
+// way to a mount target.
+func (r Record) used(root string) (bool, error) {
+	errUsed := errors.New("used")
+	for _, p := range r.Paths {
+		changes, _, _ := Layout(root, p)
+		err := filepath.WalkDir(changes, func(name string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			in := p + strings.TrimPrefix(name, changes)
+			if in == p || slices.ContainsFunc(r.Targets, func(t string) bool { return d.IsDir() && under(t, in) }) {
+				return nil
+			}
+			if fi, err := d.Info(); err == nil && slices.Contains(r.Targets, in) && fi.Mode().IsRegular() && fi.Size() == 0 {
+				return nil
+			}
+			return errUsed
+		})
+		switch {
+		case errors.Is(err, errUsed):
+			return true, nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return false, fmt.Errorf("look for changes: %w", err)
+		}
+	}
+	return false, nil
 }
 
 // databases are where package managers write down what is installed.
@@ -409,7 +460,7 @@ func Mounted(root string) ([]string, error) {
 
 // own tells the names of our mount points in a Domain Root.
 func own(rel string) bool {
-	if first, rest, ok := strings.Cut(rel, "/"); ok && strings.HasPrefix(first, usersPrefix) {
+	if first, rest, ok := strings.Cut(rel, "/"); ok && strings.HasPrefix(first, apartPrefix) {
 		rel = rest
 	}
 	merged, err := filepath.Match("*_merged", rel)

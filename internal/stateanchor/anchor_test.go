@@ -191,13 +191,13 @@ func TestImagesThatChange(t *testing.T) {
 		name  string
 		files map[string]string
 		note  string
-		fails string
+		apart string
 	}{
 		{"the same release", with(map[string]string{"usr/bin/new": "new"}), "the image is now", ""},
 		{"newer packages", with(map[string]string{"usr/bin/new": "new", "var/lib/dpkg/status": "two"}), "lazaret state rebase brings both together", ""},
 		{"another release", with(map[string]string{"etc/os-release": strings.ReplaceAll(release13, "13", "14")}), "", "lazaret state rebase"},
 		{"another distribution", with(map[string]string{"etc/os-release": "ID=alpine\nVERSION_ID=13\n"}), "", "alpine 13"},
-		{"a release without a version", with(map[string]string{"etc/os-release": "ID=arch\n"}), "", "lazaret state reset"},
+		{"a release without a version", with(map[string]string{"etc/os-release": "ID=arch\n"}), "", "lazaret state rebase"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -210,18 +210,30 @@ func TestImagesThatChange(t *testing.T) {
 			}
 			first := a.Record
 			o.Image = image(t, tt.files)
-			a, err := Open(t.Context(), o)
-			if tt.fails != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.fails) {
-					t.Errorf("got %v", err)
+			a = open(t, o)
+			if tt.apart != "" {
+				if len(a.Notes) != 1 || !strings.Contains(a.Notes[0], tt.apart) || read(t, a.Binds[0].Source+"/local/kept") == "kept" {
+					t.Errorf("notes %q, and what is kept shows", a.Notes)
 				}
-				if r, err := ReadRecord(o.Root); err != nil || r.Image.Key() != first.Image.Key() {
-					t.Errorf("the record has changed: %+v, %v", r, err)
+				tree(t, a.Binds[0].Source, map[string]string{"local/apart": "apart"})
+				if r, err := ReadRecord(o.Root); err != nil || r.Image.Key() != first.Image.Key() || r.Other == nil || r.Other.Key() != o.Image.Key() {
+					t.Errorf("record %+v, %v", r, err)
+				}
+				if err := a.Close(); err != nil {
+					t.Error(err)
+				}
+				if a = open(t, o); read(t, a.Binds[0].Source+"/local/apart") != "apart" {
+					t.Error("what changed over the other release is gone")
+				}
+				if err := a.Close(); err != nil {
+					t.Error(err)
+				}
+				o.Image = Image{Layers: first.Image.Layers}
+				a = open(t, o)
+				if read(t, a.Binds[0].Source+"/local/kept") != "kept" || len(a.Notes) > 0 || a.Record.Other != nil {
+					t.Errorf("the first image again: %q, %+v", a.Notes, a.Record)
 				}
 				return
-			}
-			if err != nil {
-				t.Fatal(err)
 			}
 			if len(a.Notes) != 1 || !strings.Contains(a.Notes[0], tt.note) {
 				t.Errorf("notes %q", a.Notes)
@@ -238,6 +250,53 @@ func TestImagesThatChange(t *testing.T) {
 				t.Errorf("told again: %q", a.Notes)
 			}
 		})
+	}
+}
+
+// A domain in which nothing has changed belongs to no release yet.
+func TestUnusedChangesFitEveryImage(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	o := Options{Root: t.TempDir(), Paths: []string{"/usr", "/opt"}, Driver: DriverOverlay, Image: image(t, map[string]string{"usr/old": ""})}
+	a := open(t, o)
+	if err := errors.Join(a.MakeTargets([]Target{{"/usr/local/bin/client", false, true}}), a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	o.Image = image(t, base())
+	a = open(t, o)
+	if changes, _, _ := Layout(o.Root, "/usr"); a.Record.Image.Release.Codename != "trixie" || read(t, changes+"/local/bin/client") != "" {
+		t.Errorf("record %+v", a.Record)
+	}
+	if err := errors.Join(os.Mkdir(a.Binds[1].Source+"/dir", 0o700), a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	o.Image = image(t, map[string]string{"usr/old": ""})
+	if a = open(t, o); len(a.Notes) != 1 {
+		t.Errorf("notes %q", a.Notes)
+	}
+}
+
+func TestUserNamespacesAreApart(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	o := Options{Root: t.TempDir(), Paths: []string{"/usr"}, Driver: DriverOverlay, Image: image(t, base())}
+	all := []string{"", "0:1:1000", "0:2:1000"}
+	seen := map[string]bool{}
+	for _, m := range append(all, all...) {
+		o.IDMap = m
+		a := open(t, o)
+		for _, other := range all {
+			if _, err := os.Lstat(a.Binds[0].Source + "/of" + other); (err == nil) != (other == m && seen[m]) {
+				t.Errorf("in %q that of %q: %v", m, other, err)
+			}
+		}
+		tree(t, a.Binds[0].Source, map[string]string{"of" + m: ""})
+		seen[m] = true
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

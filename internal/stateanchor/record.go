@@ -34,6 +34,9 @@ type Record struct {
 	// deleted files and replaced directories in different ways.
 	Driver string `json:"driver"`
 	Image  Image  `json:"image"`
+	// Other is the last image that asked and does not fit, for a rebase; nil for none
+	// since the last one that does.
+	Other *Image `json:"other,omitempty"`
 	// IDMap is the containers' user namespace, in the engine's: "" for none of
 	// its own, else what Options.IDMap says. Files have their owners in it.
 	IDMap string `json:"id_map,omitempty"`
