@@ -392,10 +392,10 @@ func (p *progress) end() {
 }
 
 // stateRoots are the directories with changes in a Domain Root: itself, and those
-// of containers with user namespaces of their own.
+// that are kept apart, of another release or another user namespace.
 func stateRoots(root string) ([]string, error) {
 	found := []string{}
-	more, err := filepath.Glob(filepath.Join(globEscape(root), "userns-*"))
+	more, err := filepath.Glob(filepath.Join(globEscape(root), "apart-*"))
 	if err != nil {
 		return nil, fmt.Errorf("look for changes in %s: %w", root, err)
 	}

@@ -30,7 +30,7 @@ const mostFiles = 200
 type stateDiffView struct {
 	Profile   string      `json:"profile"`
 	Workspace string      `json:"workspace"`
-	States    []stateView `json:"states"` // one, but for containers with user namespaces of their own
+	States    []stateView `json:"states"` // further ones are kept apart: of another release or user namespace
 }
 
 type stateView struct {

@@ -82,6 +82,9 @@ func (rb *rebase) prepare() error {
 		}
 		return err
 	}
+	if rb.image == "" && rec.Other != nil {
+		rb.image = rec.Other.Name // the one that asked for it
+	}
 	if rb.image == "" {
 		rb.image = rec.Image.Name
 	}
@@ -131,12 +134,13 @@ func (rb *rebase) diff() (stateDiffView, error) {
 // does not parse as one of its manager's never gets to a command line.
 func (rb *rebase) plan(v stateDiffView) {
 	skip := rb.c.StringSlice("skip")
-	for i, s := range v.States {
+	for _, s := range v.States {
 		if s.Report == nil {
 			continue
 		}
-		if i > 0 {
-			rb.lost = append(rb.lost, "all changes of containers with user namespaces of their own")
+		if s.IDMap != "" {
+			rb.lost = append(rb.lost, "all changes of containers with the user namespace "+s.IDMap)
+			continue
 		}
 		files := 0
 		for _, f := range s.Files {
@@ -149,7 +153,7 @@ func (rb *rebase) plan(v stateDiffView) {
 			switch {
 			case p.Change == changes.Removed:
 				rb.lost = append(rb.lost, fmt.Sprintf("the removal of %s %s", p.Manager, p.Name))
-			case p.Change != changes.Added || p.Auto || i > 0 || slices.Contains(skip, p.Name):
+			case p.Change != changes.Added || p.Auto || slices.Contains(skip, p.Name):
 				// The image's own version counts; what others need comes with them.
 			case !reinstallable(p):
 				rb.lost = append(rb.lost, fmt.Sprintf("%s %s in %s", p.Manager, p.Name, p.Dir))

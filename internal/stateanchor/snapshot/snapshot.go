@@ -46,9 +46,9 @@ const (
 	stepName  = "step.json"
 	// recordName is the State Anchor's record, part of the changes.
 	recordName = "state.json"
-	// usersPrefix begins the directories with the changes of containers that have
-	// user namespaces of their own.
-	usersPrefix = "userns-"
+	// apartPrefix begins the State Anchor's directories for changes over another
+	// release, or by users of another user namespace.
+	apartPrefix = "apart-"
 )
 
 // ErrNone is in the chain of an error about a snapshot, or changes, that are not there.
@@ -73,7 +73,7 @@ func CheckName(name string) error {
 // themselves goes with them, but into no snapshot.
 func item(name string) (part, kept bool) {
 	switch {
-	case name == recordName, strings.HasSuffix(name, "_changes"), strings.HasPrefix(name, usersPrefix):
+	case name == recordName, strings.HasSuffix(name, "_changes"), strings.HasPrefix(name, apartPrefix):
 		return true, true
 	case strings.HasSuffix(name, "_changes.new"), strings.HasSuffix(name, "_work"), strings.HasPrefix(name, "."+recordName+".tmp-"):
 		return true, false
