@@ -147,7 +147,8 @@ func podmanAnswer(ctx context.Context, args ...string) (string, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("podman %s: %w: %s", strings.Join(args[:min(2, len(args))], " "), err, strings.TrimSpace(stderr.String()))
+		// Its exit status is not ours.
+		return "", fmt.Errorf("podman %s: %s: %s", strings.Join(args[:min(2, len(args))], " "), err.Error(), strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSpace(string(out)), nil
 }

@@ -271,7 +271,8 @@ func (rb *rebase) inSandbox(argv []string) error {
 	_ = w.Close() // of a pipe in memory
 	<-shown
 	if err != nil {
-		return fmt.Errorf("%s in a sandbox: %w", strings.Join(argv[:min(len(argv), 3)], " "), err)
+		// Its exit status is not ours.
+		return fmt.Errorf("%s in a sandbox: %s", strings.Join(argv[:min(len(argv), 3)], " "), err.Error())
 	}
 	return nil
 }
@@ -345,7 +346,7 @@ func (rb *rebase) self(ctx context.Context, out io.Writer, name string, args ...
 		if text := strings.TrimPrefix(strings.TrimSpace(stderr.String()), "lazaret: "); text != "" {
 			return errors.New(text)
 		}
-		return fmt.Errorf("lazaret state %s: %w", name, err)
+		return fmt.Errorf("lazaret state %s: %s", name, err.Error())
 	}
 	return nil
 }

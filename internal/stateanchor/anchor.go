@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/internal/stateanchor/snapshot"
 )
 
 // ErrBusy is in the chain of an error about changes that are mounted elsewhere.
@@ -64,6 +66,9 @@ func Open(ctx context.Context, o Options) (_ *Anchor, err error) {
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
 	if err := Clean(o.Root); err != nil {
+		return nil, err
+	}
+	if err := snapshot.Finish(o.Root); err != nil {
 		return nil, err
 	}
 	a := &Anchor{}

@@ -15,7 +15,7 @@
 //	state_swap/new/            what will take the place of the changes
 //	state_swap/old/            the changes that were
 //	state_swap/step.json       there once it is decided; tells how far it is
-//	state_trash/               is being removed
+//	state_trash-<number>/      is being removed
 package snapshot
 
 import (
@@ -41,7 +41,7 @@ const (
 	dirName   = "snapshots"
 	making    = ".making"
 	swapName  = "state_swap"
-	trashName = "state_trash"
+	trashName = "state_trash-"
 	infoName  = "snapshot.json"
 	stepName  = "step.json"
 	// recordName is the State Anchor's record, part of the changes.
@@ -312,14 +312,36 @@ func Remove(ctx context.Context, root, name string) (err error) {
 
 // discard takes something away in one step, and then removes it.
 func discard(ctx context.Context, root, path string) error {
-	trash := filepath.Join(root, trashName)
-	if err := tree.Remove(ctx, trash); err != nil {
+	if err := throw(root, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Rename(path, trash); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return sweep(ctx, root)
+}
+
+// throw moves something where sweep removes it.
+func throw(root, path string) error {
+	for n := 0; ; n++ {
+		err := unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, filepath.Join(root, fmt.Sprintf("%s%d", trashName, n)), unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+}
+
+// sweep removes what was thrown away.
+func sweep(ctx context.Context, root string) error {
+	entries, err := os.ReadDir(root)
+	if err != nil {
 		return err
 	}
-	return tree.Remove(ctx, trash)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), trashName) {
+			if err := tree.Remove(ctx, filepath.Join(root, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Restore puts a copy of a snapshot in the place of the changes, which are lost.
@@ -417,7 +439,7 @@ func exchange(ctx context.Context, root string, s step) error {
 	if err := finish(root, s); err != nil {
 		return err
 	}
-	return tree.Remove(ctx, filepath.Join(root, trashName))
+	return sweep(ctx, root)
 }
 
 // finish does what is left of an exchange. It can be stopped anywhere and done again.
@@ -455,11 +477,7 @@ func finish(root string, s step) error {
 	if err := flush(root); err != nil {
 		return err
 	}
-	trash := filepath.Join(root, trashName)
-	if err := tree.Remove(context.Background(), trash); err != nil { // an exchange before this one's
-		return err
-	}
-	return os.Rename(swap, trash)
+	return throw(root, swap)
 }
 
 // keep makes a snapshot of what was.
@@ -501,33 +519,34 @@ func moveItems(from, to string, all bool) error {
 	return nil
 }
 
-// Recover finishes or takes back what a killed process has begun. Nothing to do costs
-// three look-ups.
+// Recover finishes or takes back what a killed process has begun.
 func Recover(ctx context.Context, root string) error {
-	swap := filepath.Join(root, swapName)
-	if _, err := os.Lstat(swap); err == nil {
-		s, decided, err := readStep(swap)
-		switch {
-		case err != nil:
-			return fmt.Errorf("finish an exchange of the changes that was interrupted: %w", err)
-		case decided:
-			err = finish(root, s)
-		default:
-			err = discard(ctx, root, swap)
-		}
-		if err != nil {
-			return fmt.Errorf("finish an exchange of the changes that was interrupted: %w", err)
-		}
+	if err := Finish(root); err != nil {
+		return err
 	}
-	for _, left := range []string{filepath.Join(root, dirName, making), filepath.Join(root, trashName)} {
-		if err := tree.Remove(ctx, left); err != nil {
+	for _, left := range []string{filepath.Join(root, swapName), filepath.Join(root, dirName, making)} {
+		if err := discard(ctx, root, left); err != nil {
 			return fmt.Errorf("remove what was interrupted: %w", err)
 		}
 	}
 	return nil
 }
 
-// Interrupted reports whether an exchange waits for Recover.
+// Finish is the part of Recover without which the changes must not be used. It costs
+// one look-up where nothing was interrupted, and never long work.
+func Finish(root string) error {
+	swap := filepath.Join(root, swapName)
+	s, decided, err := readStep(swap)
+	if err == nil && decided {
+		err = finish(root, s)
+	}
+	if err != nil {
+		return fmt.Errorf("finish an exchange of the changes that was interrupted: %w", err)
+	}
+	return nil
+}
+
+// Interrupted reports whether an exchange waits for Finish.
 func Interrupted(root string) bool {
 	_, err := os.Lstat(filepath.Join(root, swapName, stepName))
 	return err == nil
