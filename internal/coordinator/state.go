@@ -82,7 +82,7 @@ func (c *Coordinator) kept(ctx context.Context, ct *container, req *wire.Prepare
 			c.mu.Lock()
 			c.state = s
 			c.mu.Unlock()
-			c.log.Info("state mounted", "driver", s.Record.Driver, "image", s.Record.Image.String(), "paths", req.State.Paths)
+			c.log.Info("state mounted", "driver", s.Record.Driver, "image", s.Record.Image.String(), "paths", req.State.Paths, "notes", notes)
 		}
 	}
 	if s != nil {
