@@ -68,7 +68,7 @@ func Open(ctx context.Context, o Options) (_ *Anchor, err error) {
 	if err := Clean(o.Root); err != nil {
 		return nil, err
 	}
-	if err := snapshot.Finish(o.Root); err != nil {
+	if err := snapshot.Finish(ctx, o.Root); err != nil {
 		return nil, err
 	}
 	a := &Anchor{}

@@ -189,10 +189,10 @@ func (c *comparison) find(ctx context.Context, at string, upper, lower, merged *
 	if err := ctx.Err(); err != nil || depth > maxDepth {
 		return err
 	}
-	switch base := path.Base(at); {
-	case base == "site-packages" || base == "dist-packages":
+	switch path.Base(at) {
+	case "site-packages", "dist-packages":
 		c.pip(at, lower, merged)
-	case base == "node_modules":
+	case "node_modules":
 		if path.Base(path.Dir(at)) == "lib" {
 			c.npm(at, lower, merged)
 		}

@@ -436,14 +436,14 @@ func exchange(ctx context.Context, root string, s step) error {
 	if err := s.write(root); err != nil { // from here on there is no way back
 		return err
 	}
-	if err := finish(root, s); err != nil {
+	if err := finish(ctx, root, s); err != nil {
 		return err
 	}
 	return sweep(ctx, root)
 }
 
 // finish does what is left of an exchange. It can be stopped anywhere and done again.
-func finish(root string, s step) error {
+func finish(ctx context.Context, root string, s step) error {
 	swap := filepath.Join(root, swapName)
 	fresh, old := filepath.Join(swap, "new"), filepath.Join(swap, "old")
 	if s.From != "" {
@@ -464,7 +464,7 @@ func finish(root string, s step) error {
 		return err
 	}
 	if s.Keep != nil {
-		if err := keep(root, old, *s.Keep); err != nil {
+		if err := keep(ctx, root, old, *s.Keep); err != nil {
 			return err
 		}
 	}
@@ -481,7 +481,7 @@ func finish(root string, s step) error {
 }
 
 // keep makes a snapshot of what was.
-func keep(root, old string, i Info) error {
+func keep(ctx context.Context, root, old string, i Info) error {
 	if _, err := os.Lstat(old); errors.Is(err, fs.ErrNotExist) {
 		return nil // done before
 	}
@@ -497,7 +497,7 @@ func keep(root, old string, i Info) error {
 	}
 	for _, e := range entries {
 		if part, kept := item(e.Name()); part && !kept {
-			if err := tree.Remove(context.Background(), filepath.Join(old, e.Name())); err != nil {
+			if err := tree.Remove(ctx, filepath.Join(old, e.Name())); err != nil {
 				return err
 			}
 		}
@@ -521,7 +521,7 @@ func moveItems(from, to string, all bool) error {
 
 // Recover finishes or takes back what a killed process has begun.
 func Recover(ctx context.Context, root string) error {
-	if err := Finish(root); err != nil {
+	if err := Finish(ctx, root); err != nil {
 		return err
 	}
 	for _, left := range []string{filepath.Join(root, swapName), filepath.Join(root, dirName, making)} {
@@ -534,11 +534,11 @@ func Recover(ctx context.Context, root string) error {
 
 // Finish is the part of Recover without which the changes must not be used. It costs
 // one look-up where nothing was interrupted, and never long work.
-func Finish(root string) error {
+func Finish(ctx context.Context, root string) error {
 	swap := filepath.Join(root, swapName)
 	s, decided, err := readStep(swap)
 	if err == nil && decided {
-		err = finish(root, s)
+		err = finish(ctx, root, s)
 	}
 	if err != nil {
 		return fmt.Errorf("finish an exchange of the changes that was interrupted: %w", err)

@@ -132,14 +132,14 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-const killEnv = "LAZARET_TEST_SNAPSHOT_ROOT"
+const killEnv = "LAZARET_TEST_SNAPSHOT"
 
 // TestWork is what TestKilled kills: exchanges without an end.
 func TestWork(t *testing.T) {
-	root := os.Getenv(killEnv)
-	if root == "" {
+	if os.Getenv(killEnv) == "" {
 		t.Skip("only for TestKilled")
 	}
+	root := "." // TestKilled starts it there
 	ctx := context.WithoutCancel(t.Context())
 	fmt.Println("working")
 	for n := 0; ; n++ {
@@ -211,7 +211,7 @@ func kill(t *testing.T, rnd *rand.Rand, root string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestWork$") //nolint:gosec // this very test
-	cmd.Env = append(os.Environ(), killEnv+"="+root)
+	cmd.Env, cmd.Dir = append(os.Environ(), killEnv+"=1"), root
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ func (c *copier) all(from, to string) error {
 	if err := unix.Fstat(src, &st); err != nil {
 		return err
 	}
-	return c.meta(src, dst, ".", &st, procPath(src))
+	return c.meta(procPath(src), dst, ".", &st)
 }
 
 // dir copies what is in a directory.
@@ -137,7 +137,7 @@ func (c *copier) entry(src, dst int, name, rel string, depth int) error {
 	if st.Nlink > 1 {
 		c.links[key] = rel
 	}
-	if err := c.meta(in, dst, name, &st, procPath(in)); err != nil {
+	if err := c.meta(procPath(in), dst, name, &st); err != nil {
 		return fail(err)
 	}
 	return nil
@@ -162,7 +162,7 @@ func (c *copier) subdir(src, dst int, name, rel string, depth int, in int, st *u
 		return err
 	}
 	// Last, as its times change with what is put into it.
-	if err := c.meta(in, dst, name, st, procPath(in)); err != nil {
+	if err := c.meta(procPath(in), dst, name, st); err != nil {
 		return fail(err)
 	}
 	return nil
@@ -170,9 +170,9 @@ func (c *copier) subdir(src, dst int, name, rel string, depth int, in int, st *u
 
 func procPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// meta gives an entry of the copy what is not its content. from is a handle of the
-// original, and path a way to it.
-func (c *copier) meta(from, dst int, name string, st *unix.Stat_t, original string) error {
+// meta gives an entry of the copy what is not its content. original leads to the
+// original itself.
+func (c *copier) meta(original string, dst int, name string, st *unix.Stat_t) error {
 	if err := unix.Fchownat(dst, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("owner %d:%d: %w", st.Uid, st.Gid, err)
 	}
