@@ -68,12 +68,14 @@ func runStateDiff(c *cli.Context) error {
 		return errNothingKept(r)
 	}
 	v := stateDiffView{Profile: r.anchor.Profile, Workspace: r.anchor.Workspace}
-	for _, root := range roots {
+	for i, root := range roots {
 		s, err := compareState(c, root)
 		if err != nil {
 			return err
 		}
-		v.States = append(v.States, s)
+		if i == 0 || len(s.Packages)+len(s.Files)+s.Folded > 0 {
+			v.States = append(v.States, s)
+		}
 	}
 	if c.Bool("json") {
 		return printJSON(c.App.Writer, v)
