@@ -96,7 +96,7 @@ func Open(ctx context.Context, o Options) (_ *Anchor, err error) {
 		}
 	}
 	for _, p := range o.Paths {
-		if err := a.mount(o.Root, p, tree); err != nil {
+		if err := a.mount(o.Root, p, tree); err != nil { //nolint:contextcheck // what serves it outlives the request
 			if !fresh {
 				err = fmt.Errorf("%w: the changes were made with %s, which must do it again; lazaret state reset starts anew", err, a.Record.Driver)
 			}

@@ -115,9 +115,18 @@ func TestTargets(t *testing.T) {
 	root := t.TempDir()
 	a := &Anchor{root: root, Record: Record{Driver: DriverOverlay, Paths: []string{"/usr"}}, Binds: []Bind{{Source: usr, Destination: "/usr"}}}
 	ok := []Target{
-		{"/usr/local/bin/client", false, true}, {"/usr/new/deep", true, false}, {"/usr/file", false, false}, {"/usr/dir", true, false},
-		{"/usr/in/x", false, false}, {"/usr/out/x", false, true}, {"/usr/file/x", true, false}, {"/usr/dangling", true, false},
-		{"/usr/etc/hosts", false, true}, {"/usr/etc/hostname", false, true}, {"/usr", true, false}, {"/etc/elsewhere", false, false},
+		{"/usr/local/bin/client", false, true},
+		{"/usr/new/deep", true, false},
+		{"/usr/file", false, false},
+		{"/usr/dir", true, false},
+		{"/usr/in/x", false, false},
+		{"/usr/out/x", false, true},
+		{"/usr/file/x", true, false},
+		{"/usr/dangling", true, false},
+		{"/usr/etc/hosts", false, true},
+		{"/usr/etc/hostname", false, true},
+		{"/usr", true, false},
+		{"/etc/elsewhere", false, false},
 	}
 	for range 2 {
 		if err := a.MakeTargets(ok); err != nil {
