@@ -216,7 +216,7 @@ func printStateDiff(c *cli.Context, s stateView) error {
 		p.printf("  … and more than a report holds\n")
 	}
 	if s.Folded > 0 {
-		p.printf("\n%d files of packages and of their managers are not shown: --all shows them\n", s.Folded)
+		p.printf("\nfiles of packages and of their managers: %d (--all shows them)\n", s.Folded)
 	}
 	for _, n := range s.Notes {
 		_, _ = fmt.Fprintf(c.App.ErrWriter, "lazaret: note: %s\n", config.Printable(n)) // a note only

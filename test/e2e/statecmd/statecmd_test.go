@@ -111,7 +111,7 @@ func TestPackage(t *testing.T) {
 			if d.States[0].Driver != driver {
 				t.Errorf("driver %s", d.States[0].Driver)
 			}
-			if out := state("diff").OK(t); !strings.Contains(out, "+ tool 1.0-1 (apt)") || !strings.Contains(out, "are not shown: --all shows them") {
+			if out := state("diff").OK(t); !strings.Contains(out, "+ tool 1.0-1 (apt)") || !strings.Contains(out, "(--all shows them)") {
 				t.Errorf("diff: %s", out)
 			}
 
