@@ -61,10 +61,14 @@ func runStateRebase(c *cli.Context) error {
 			return err
 		}
 	}
-	if err := rb.self(c.Context, nil, "set-aside", aside); err != nil {
+	if err := rb.self(nil, "set-aside", aside); err != nil {
 		return err
 	}
-	if err := rb.install(); err != nil {
+	err = c.Context.Err()
+	if err == nil {
+		err = rb.install()
+	}
+	if err != nil {
 		return rb.back(err)
 	}
 	return rb.done()
@@ -113,10 +117,10 @@ func (rb *rebase) prepare() error {
 func (rb *rebase) diff() (stateDiffView, error) {
 	var v stateDiffView
 	var out bytes.Buffer
-	err := rb.self(rb.c.Context, &out, "diff", "--json")
+	err := rb.self(&out, "diff", "--json")
 	if err != nil {
 		out.Reset()
-		if rb.self(rb.c.Context, &out, "diff", "--json", "--image", rb.image) == nil {
+		if rb.self(&out, "diff", "--json", "--image", rb.image) == nil {
 			err = nil
 			_, _ = fmt.Fprintf(rb.c.App.ErrWriter, "lazaret: note: the image of the changes is gone: what %s lacks is installed again\n", config.Printable(rb.image)) // a note only
 		}
@@ -300,15 +304,14 @@ func passLines(w io.Writer, r io.Reader) {
 
 // back brings the old changes back.
 func (rb *rebase) back(why error) error {
-	ctx := context.WithoutCancel(rb.c.Context)
-	err := rb.self(ctx, nil, "take-back", aside)
+	err := rb.self(nil, "take-back", aside)
 	// The last container's end takes a moment.
 	for range 50 {
 		if err == nil || !strings.Contains(err.Error(), errInUse.Error()) {
 			break
 		}
 		time.Sleep(200 * time.Millisecond)
-		err = rb.self(ctx, nil, "take-back", aside)
+		err = rb.self(nil, "take-back", aside)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; and the old changes could not be brought back: %w: lazaret state restore %s does it", why, err, aside)
@@ -323,12 +326,13 @@ func (rb *rebase) done() error {
 		p.printf("the old ones are kept as snapshot %s: lazaret state rm %s removes them\n", aside, aside)
 		return p.err
 	}
-	err := rb.self(context.WithoutCancel(rb.c.Context), &bytes.Buffer{}, "rm", aside)
+	err := rb.self(nil, "rm", aside)
 	return errors.Join(p.err, err)
 }
 
-// self runs another state command on the same domain. Its stdout goes to out.
-func (rb *rebase) self(ctx context.Context, out io.Writer, name string, args ...string) error {
+// self runs another state command on the same domain, to its end: half of a step
+// would help nobody. Its stdout goes to out, or nowhere.
+func (rb *rebase) self(out io.Writer, name string, args ...string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("lazaret state %s: %w", name, err)
@@ -337,8 +341,7 @@ func (rb *rebase) self(ctx context.Context, out io.Writer, name string, args ...
 	if file := rb.c.String("config"); file != "" {
 		argv = append(argv, "--config", file)
 	}
-	// Flags come before names.
-	cmd := exec.CommandContext(ctx, program, append(argv, args...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(rb.c.Context), program, append(argv, args...)...)
 	cmd.Stdout = out
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -99,9 +99,14 @@ func (c *comparison) aptPackages() {
 	apt := c.after(path.Dir(dir) + "/apt")
 	auto := pkgdb.ParseAptAuto(c.file(apt, "extended_states", pkgdb.MaxFile))
 	_ = apt.Close() // only read
+	names := map[string]bool{}
+	for key := range auto {
+		name, _, _ := strings.Cut(key, ":")
+		names[name] = true
+	}
 	for key, p := range after {
-		// The states of packages for all architectures are kept under the native one.
-		p.Auto = auto[p.Name+":"+p.Arch] || p.Arch == "all" && slices.ContainsFunc([]string{"amd64", "arm64", "all"}, func(arch string) bool { return auto[p.Name+":"+arch] })
+		// Those for all architectures are kept under the machine's own.
+		p.Auto = auto[p.Name+":"+p.Arch] || p.Arch == "all" && names[p.Name]
 		after[key] = p
 	}
 	infoBefore, infoAfter := c.sub(b, "info"), c.sub(a, "info")

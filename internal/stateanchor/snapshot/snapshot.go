@@ -436,10 +436,13 @@ func exchange(ctx context.Context, root string, s step) error {
 	if err := s.write(root); err != nil { // from here on there is no way back
 		return err
 	}
-	if err := finish(ctx, root, s); err != nil {
+	if err := finish(context.WithoutCancel(ctx), root, s); err != nil {
 		return err
 	}
-	return sweep(ctx, root)
+	if err := sweep(ctx, root); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil // what is left of it goes next time
 }
 
 // finish does what is left of an exchange. It can be stopped anywhere and done again.

@@ -120,6 +120,7 @@ func TestPackage(t *testing.T) {
 			for _, args := range [][]string{{"reset", "--yes"}, {"snapshot"}, {"rebase", "--yes"}} {
 				state(args...).Fails(t, 1, "the domain is in use")
 			}
+			state("diff").OK(t)
 			h.Podman("rm", "-f", "-t", "0", "busy").OK(t)
 			h.DomainEnds("default", ws)
 			state("reset").Fails(t, 1, "use --yes")
