@@ -137,6 +137,9 @@ func TestCopy(t *testing.T) {
 	if got.Files != len(want)-1 || calls != got.Files || got.Bytes <= 0 || got.Bytes > 10<<20 {
 		t.Errorf("%+v, %d calls, %d entries", got, calls, len(want)-1)
 	}
+	if can := shares(t, dir); got.Shared != can {
+		t.Errorf("shared: %v, but the file system can: %v", got.Shared, can)
+	}
 	// Overlays write in place.
 	f, err := os.OpenFile(filepath.Join(from, "a/plain"), os.O_WRONLY, 0)
 	if err != nil {
@@ -169,6 +172,29 @@ func TestCopy(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
+}
+
+// shares reports whether the file system can share the data of two files.
+func shares(t *testing.T, dir string) bool {
+	t.Helper()
+	a, err := os.CreateTemp(dir, "share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.CreateTemp(dir, "share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.WriteString("data")
+	if err := errors.Join(err, a.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	can := unix.IoctlFileClone(int(b.Fd()), int(a.Fd())) == nil
+	if err := errors.Join(a.Close(), b.Close(), os.Remove(a.Name()), os.Remove(b.Name())); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the file system can share data: %v", can)
+	return can
 }
 
 // deep makes a directory chain of n levels with a file at the end.
