@@ -150,7 +150,8 @@ func (c *Coordinator) openState(ctx context.Context, req *wire.State) (*state, e
 	}
 	image := stateanchor.Image{Name: req.ImageName, ID: req.ImageID, Digest: req.ImageDigest, Layers: layers}
 	a, err := stateanchor.Open(ctx, stateanchor.Options{
-		Root: c.spec.Domain.Root, Paths: req.Paths, Driver: req.Driver, Image: image, IDMap: req.IDMap,
+		Root: c.spec.Domain.Root, Paths: req.Paths, Driver: req.Driver, Image: image,
+		Workspace: c.spec.Domain.Workspace, IDMap: req.IDMap,
 	})
 	if err != nil {
 		return nil, err

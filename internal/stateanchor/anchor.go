@@ -29,6 +29,8 @@ type Options struct {
 	Driver string   // DriverAuto, or one that must be used
 	// Image is the containers' image, but for its Release.
 	Image Image
+	// Workspace is the domain's; one that has come to its path since is told of.
+	Workspace string
 	// IDMap describes the containers' user namespace, "" for the engine's own.
 	IDMap string
 }
@@ -90,6 +92,12 @@ func Open(ctx context.Context, o Options) (_ *Anchor, err error) {
 		return nil, err
 	}
 	a.Record.Image, a.Record.Other = o.Image, nil
+	if now := identity(o.Workspace); now != "" {
+		if was := a.Record.Workspace; was != "" && was != now {
+			a.Notes = append(a.Notes, fmt.Sprintf("%s is another directory than the one for which this domain's changes were made: lazaret state reset starts anew", o.Workspace))
+		}
+		a.Record.Workspace = now
+	}
 	if fresh || !reflect.DeepEqual(a.Record, old) {
 		if err := WriteRecord(o.Root, a.Record); err != nil {
 			return nil, err
@@ -104,6 +112,16 @@ func Open(ctx context.Context, o Options) (_ *Anchor, err error) {
 		}
 	}
 	return a, nil
+}
+
+// identity tells a directory from a later one at its path: by inode and time of
+// birth, as devices change their numbers. "" where the file system keeps none.
+func identity(dir string) string {
+	var st unix.Statx_t
+	if unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_INO|unix.STATX_BTIME, &st) != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d@%d.%09d", st.Ino, st.Btime.Sec, st.Btime.Nsec)
 }
 
 // settle decides the driver, and which paths have changes.

@@ -277,6 +277,31 @@ func TestUnusedChangesFitEveryImage(t *testing.T) {
 	}
 }
 
+func TestAnotherWorkspaceAtThePathIsTold(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	ws := t.TempDir() + "/ws"
+	o := Options{Root: t.TempDir(), Paths: []string{"/usr"}, Driver: DriverOverlay, Image: image(t, base()), Workspace: ws}
+	for i, want := range []int{0, 0, 1, 0} {
+		if i == 0 || i == 2 {
+			if err := errors.Join(os.RemoveAll(ws), os.Mkdir(ws, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if identity(ws) == "" {
+			t.Skip("this file system keeps no time of birth")
+		}
+		a := open(t, o)
+		if len(a.Notes) != want {
+			t.Errorf("start %d: notes %q", i, a.Notes)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestUserNamespacesAreApart(t *testing.T) {
 	if !inside(t) {
 		return

@@ -40,6 +40,9 @@ type Record struct {
 	// IDMap is the containers' user namespace, in the engine's: "" for none of
 	// its own, else what Options.IDMap says. Files have their owners in it.
 	IDMap string `json:"id_map,omitempty"`
+	// Workspace tells the domain's directory from a later one at the same path; ""
+	// where the file system does not.
+	Workspace string `json:"workspace,omitempty"`
 	// Paths are the state paths that have changes here, in the order of the
 	// profile; see Layout.
 	Paths []string `json:"paths"`

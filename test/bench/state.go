@@ -42,7 +42,7 @@ func runState(t *testing.T, turns int) {
 		b.in(s, fmt.Sprintf(`mkdir -p /tmp/p/DEBIAN; for i in $(seq 0 39); do mkdir -p /tmp/p/usr/lib/many/$i; done
 			for i in $(seq %d); do echo $i >/tmp/p/usr/lib/many/$((i %% 40))/$i; done
 			printf 'Package: many\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n' >/tmp/p/DEBIAN/control
-			dpkg-deb -q -b /tmp/p /tmp/many.deb; rm -r /tmp/p`, packageFiles), "true")
+			dpkg-deb -b /tmp/p /tmp/many.deb >/dev/null; rm -r /tmp/p`, packageFiles), "true")
 	}
 	row, flush := table(t)
 	row("%s\nkept directories; %d turns; milliseconds: median [quartiles]; ratios: median of the turns' own [quartiles]\n", b.machine(), turns)

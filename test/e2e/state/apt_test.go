@@ -18,7 +18,7 @@ func TestPackagesSurvive(t *testing.T) {
 			build := func(from, to, version string) {
 				commit(t, h, from, to, `mkdir -p /tmp/p/DEBIAN /tmp/p/usr/share/mine; echo `+version+` >/tmp/p/usr/share/mine/version
 					printf 'Package: mine\nVersion: `+version+`\nArchitecture: all\nMaintainer: x\nDescription: x\n' >/tmp/p/DEBIAN/control
-					dpkg-deb -q -b /tmp/p /tmp/mine.deb; dpkg -i /tmp/mine.deb; rm -r /tmp/p /tmp/mine.deb`)
+					dpkg-deb -b /tmp/p /tmp/mine.deb >/dev/null; dpkg -i /tmp/mine.deb; rm -r /tmp/p /tmp/mine.deb`)
 			}
 			build(harness.Debian, "localhost/one", "1.0")
 			build("localhost/one", "localhost/newer", "2.0")

@@ -13,7 +13,7 @@ const manifest = `
 import binascii, os, stat, subprocess, sys
 def tell():
     inodes = {}
-    for top in ['/usr', '/etc', '/var/lib', '/opt']:
+    for top in ['/usr/share', '/usr/bin', '/usr/lib/apt', '/usr/local', '/etc', '/var/lib', '/opt']:
         for path, dirs, files in os.walk(top):
             dirs.sort()
             if path == '/etc':
@@ -46,8 +46,8 @@ def change(n):
     for i in range(0, n, 3):
         os.remove('/usr/share/many/%d/%d' % (i // 500, i))
     os.rename('/usr/share/many/0', '/usr/share/renamed')
-    subprocess.run(['mv', '/usr/lib/python3', '/usr/lib/python3.moved'], check=True)
-    subprocess.run(['mv', '/usr/lib/python3.moved', '/usr/lib/python3'], check=True)
+    subprocess.run(['mv', '/usr/lib/apt', '/usr/lib/apt.moved'], check=True)
+    subprocess.run(['mv', '/usr/lib/apt.moved', '/usr/lib/apt'], check=True)
     subprocess.run(['mv', '/usr/share/perl5', '/usr/share/perl-moved'], check=True)
     subprocess.run(['rm', '-r', '/usr/share/vim', '/etc/skel'], check=True)
     os.makedirs('/usr/share/vim/fresh')
@@ -64,7 +64,6 @@ def change(n):
         f.seek(1 << 28); f.write(b'end')
     with open('/etc/passwd', 'ab') as f:
         f.write(b'agent:x:1000:1000::/:/bin/sh\n')
-    os.mkfifo('/opt/fifo')
     os.utime('/opt/links/a', (1000000000, 1000000000))
 if sys.argv[1] == 'change':
     change(int(sys.argv[2]))
