@@ -256,7 +256,7 @@ func (rb *rebase) inSandbox(argv []string) error {
 		return err
 	}
 	args := []string{
-		"run", "--rm", "--runtime=lazaret", "--user=0:0", "--workdir=/",
+		"run", "--rm", "--pull=never", "--runtime=lazaret", "--user=0:0", "--workdir=/",
 		"--annotation=dev.lazaret.profile=" + rb.r.anchor.Profile, "--annotation=dev.lazaret.workspace=" + rb.r.anchor.Workspace,
 		"--env=DEBIAN_FRONTEND=noninteractive", "--env=PIP_BREAK_SYSTEM_PACKAGES=1", "--env=PIP_ROOT_USER_ACTION=ignore",
 		"--entrypoint=" + argv[0], "--", rb.image,

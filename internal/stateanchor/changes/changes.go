@@ -46,7 +46,7 @@ type Input struct {
 	Image  []layer.Layer // the image's, uppermost first
 	Paths  []Path
 	Style  layer.Style // of the changes
-	Ignore []string    // paths that do not count while they are empty
+	Ignore []string    // paths that do not count while they are empty, nor do empty directories on the way
 	All    bool        // every file, also those of packages and in new directories
 }
 
@@ -368,7 +368,8 @@ func (c *comparison) directory(ctx context.Context, p place, name string, f File
 		return s, nil // only what is in it counts
 	case isDir:
 		s.add(c.put(f, ""))
-	case slices.Contains(c.in.Ignore, f.Path) && s.shown+s.folded == 0:
+	case s.files+s.shown+s.folded == 0 && slices.ContainsFunc(c.in.Ignore, func(t string) bool { return below(t, f.Path) }):
+		// It is one, or was made on the way to one.
 	case s.folded > 0 && s.shown == 0:
 		c.fold(f, bookkeeping)
 		s.folded++

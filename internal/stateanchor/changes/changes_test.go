@@ -89,7 +89,7 @@ func TestCompare(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			lower := t.TempDir()
 			write(t, lower, image())
-			in := Input{Image: []layer.Layer{{Path: lower}}, Style: style, Ignore: []string{"/etc/target"}}
+			in := Input{Image: []layer.Layer{{Path: lower}}, Style: style, Ignore: []string{"/etc/target", "/opt/way/to/it"}}
 			trees := map[string]*overlay.Tree{}
 			for _, p := range []string{"/usr", "/etc", "/var/lib", "/opt"} {
 				o := overlay.New(t, driver, lower+p)
@@ -103,7 +103,7 @@ func TestCompare(t *testing.T) {
 				"dpkg/info/jq.list":             "/.\n/usr\n/usr/bin\n/usr/bin/jq\n/usr/share/doc/jq\n/usr/share/doc/jq/copyright\n/lib/jq.so\n",
 				"dpkg/info/old.list":            "/usr/bin/old\n/lib/old.so.2\n",
 				"dpkg/info/libonig5:amd64.list": "/usr/lib/libonig.so.5\n",
-				"dpkg/info/jq.postinst":         "#!", "dpkg/info/base.prerm": "planted", "dpkg/lock": "", "apt/lists/x": "x",
+				"dpkg/info/jq.postinst":         "#!", "dpkg/info/base.prerm": "planted", "dpkg/info/base.list": "/usr/bin/base\n/usr\n", "dpkg/lock": "", "apt/lists/x": "x",
 				"apt/extended_states": "Package: libonig5\nArchitecture: amd64\nAuto-Installed: 1\n\n",
 			})
 			write(t, usr, map[string]string{
@@ -146,6 +146,9 @@ func TestCompare(t *testing.T) {
 			write(t, usr, map[string]string{"share/zone/b": "b", "share/zone/c": "c"})
 			write(t, opt, map[string]string{"a/one": "1", "a/b/two": "22", "a/b/c/three": "333"})
 			if err := os.Chmod(filepath.Join(usr, "share"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(filepath.Join(opt, "way/to/it"), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			for _, o := range trees {

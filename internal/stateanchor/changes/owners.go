@@ -401,8 +401,12 @@ func (c *comparison) keeps(p string) bool {
 		below(p, "/lib/apk/db"), below(p, "/usr/lib/apk/db"):
 		return true
 	case strings.HasPrefix(p, dpkgDir+"/info/"):
-		// Only those of packages that changed: other scripts here were planted.
+		// dpkg writes the lists of others anew too. Scripts it has only for packages
+		// that changed: other ones were planted.
 		name := strings.TrimPrefix(p, dpkgDir+"/info/")
+		if ext := path.Ext(name); ext == ".list" || ext == ".md5sums" {
+			return true
+		}
 		if i := strings.LastIndexByte(name, '.'); i > 0 {
 			name, _, _ = strings.Cut(name[:i], ":")
 		}

@@ -201,3 +201,26 @@ func TestRebase(t *testing.T) {
 		t.Errorf("after the rebase: %s", out)
 	}
 }
+
+// Rootful there is no user namespace to enter, and nothing else differs.
+func TestRootful(t *testing.T) {
+	t.Parallel()
+	h := harness.New(t, harness.Options{Rootful: true})
+	ws := h.Workspace()
+	state := func(args ...string) string {
+		return h.Run("lazaret", append([]string{"state", args[0], "--workspace", ws}, args[1:]...)...).OK(t)
+	}
+	h.Lazaret(ws, harness.Busybox, "sh", "-ec", "mkdir -m 0 /opt/closed; echo x >/usr/made; chown 1000 /usr/made").OK(t)
+	if out := state("diff"); !strings.Contains(out, "+ /usr/made\n") || !strings.Contains(out, "+ /opt/closed/") {
+		t.Errorf("diff: %s", out)
+	}
+	state("snapshot", "one")
+	state("reset", "--yes")
+	h.Lazaret(ws, harness.Busybox, "sh", "-ec", "! test -e /usr/made; echo y >/usr/later").OK(t)
+	state("restore", "--yes", "one")
+	h.Lazaret(ws, harness.Busybox, "sh", "-ec", "! test -e /usr/later; test $(stat -c %u /usr/made) = 1000; test $(stat -c %a /opt/closed) = 0").OK(t)
+	h.Sh(h.Home, "rm -rf \"$1\"", ws).OK(t)
+	if out := h.Run("lazaret", "prune", "--yes").OK(t); !strings.Contains(out, "removed ") {
+		t.Errorf("prune: %s", out)
+	}
+}
