@@ -78,7 +78,7 @@ func runStateRebase(c *cli.Context) error {
 func (rb *rebase) prepare() error {
 	rec, err := stateanchor.ReadRecord(rb.r.anchor.Root)
 	if _, serr := snapshot.Get(rb.r.anchor.Root, aside); serr == nil {
-		return fmt.Errorf("an earlier rebase was interrupted: lazaret state restore %s brings the changes back, lazaret state rm %s gives them up", aside, aside)
+		return fmt.Errorf("an earlier rebase has left its snapshot: lazaret state restore %s brings those changes back, lazaret state rm %s gives them up", aside, aside)
 	}
 	if err != nil {
 		if roots, rerr := stateRoots(rb.r.anchor.Root); rerr == nil && len(roots) == 0 {

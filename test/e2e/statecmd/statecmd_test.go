@@ -177,6 +177,7 @@ func TestRebase(t *testing.T) {
 	h.Sh(ws, makeRepo).OK(t)
 	makeImage(t, h, image, "")
 	h.Lazaret(ws, image, "sh", "-ec", installs).OK(t)
+	old := h.Podman("image", "inspect", "--format", "{{.Id}}", image).OK(t)
 	makeImage(t, h, image, "sed -i 's/VERSION_ID=.*/VERSION_ID=\"99\"/; s/VERSION_CODENAME=.*/VERSION_CODENAME=next/' /usr/lib/os-release; : >/usr/share/next")
 	h.Lazaret(ws, image, "sh", "-ec", "! command -v tool; test -e /usr/share/next").OK(t)
 
@@ -192,14 +193,29 @@ func TestRebase(t *testing.T) {
 		t.Errorf("packages after a rebase that failed: %q", got)
 	}
 
-	out := h.Run("lazaret", "state", "rebase", "-w", ws, "--yes").OK(t)
+	// The old image is gone, and only the new one is there to compare with.
+	h.Podman("rmi", old).OK(t)
+	h.Run("lazaret", "state", "diff", "-w", ws).Fails(t, 1, "no longer in podman's storage: --image names another one")
+	if out := h.Run("lazaret", "state", "diff", "-w", ws, "--image", image).OK(t); !strings.Contains(out, "+ tool 1.0-1 (apt)") {
+		t.Errorf("diff against the new image: %s", out)
+	}
+
+	out := h.Run("lazaret", "state", "rebase", "-w", ws, "--yes", "--keep").OK(t)
 	if !strings.Contains(out, "apt: tool\n") {
 		t.Errorf("rebase: %s", out)
 	}
 	h.Lazaret(ws, image, "sh", "-ec", "tool; test -e /usr/share/next; apt-get check; apt-mark showauto | grep -qx libtool-x1").OK(t)
-	if out := h.Run("lazaret", "state", "list", "-w", ws).OK(t); !strings.Contains(out, "no snapshots") {
+	if out := h.Run("lazaret", "state", "list", "-w", ws).OK(t); !strings.Contains(out, "before-rebase") {
 		t.Errorf("after the rebase: %s", out)
 	}
+	h.Run("lazaret", "state", "rebase", "-w", ws, "--yes").Fails(t, 1, "an earlier rebase", "lazaret state rm before-rebase")
+	h.Run("lazaret", "state", "rm", "-w", ws, "before-rebase").OK(t)
+	// Once more, with nothing that is not brought over.
+	h.Run("lazaret", "state", "rebase", "-w", ws, "--yes", "--skip", "tool").OK(t)
+	if out := h.Run("lazaret", "state", "list", "-w", ws).OK(t); !strings.Contains(out, "no snapshots") {
+		t.Errorf("after another rebase: %s", out)
+	}
+	h.Lazaret(ws, image, "sh", "-ec", "! command -v tool").OK(t)
 }
 
 // Rootful there is no user namespace to enter, and nothing else differs.
