@@ -208,10 +208,14 @@ const maxAttrs = 64 << 10
 // copyAttrs copies extended attributes. Those of security modules other than
 // capabilities are the system's to give; what it gave the copy stays.
 func copyAttrs(from, to string) error {
-	list := make([]byte, maxAttrs)
-	n, err := unix.Listxattr(from, list)
-	if errors.Is(err, unix.ENOTSUP) {
+	n, err := unix.Listxattr(from, nil) // most files have none
+	if errors.Is(err, unix.ENOTSUP) || err == nil && n == 0 {
 		return nil
+	}
+	var list []byte
+	if err == nil {
+		list = make([]byte, maxAttrs)
+		n, err = unix.Listxattr(from, list)
 	}
 	if err != nil {
 		return fmt.Errorf("attributes: %w", err)
