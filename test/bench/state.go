@@ -16,7 +16,7 @@ const (
 	aimState  = 1.10
 	aimMounts = 15.0
 	// packageFiles are in the package that is installed.
-	packageFiles = 4000
+	packageFiles = 2000
 )
 
 // stateSide is a container that stays up, with or without kept directories.
