@@ -227,7 +227,7 @@ func TestRootful(t *testing.T) {
 		return h.Run("lazaret", append([]string{"state", args[0], "--workspace", ws}, args[1:]...)...).OK(t)
 	}
 	h.Lazaret(ws, harness.Busybox, "sh", "-ec", "mkdir -m 0 /opt/closed; echo x >/usr/made; chown 1000 /usr/made").OK(t)
-	if out := state("diff"); !strings.Contains(out, "+ /usr/made\n") || !strings.Contains(out, "+ /opt/closed/") {
+	if out := state("diff"); !strings.Contains(out, "+ /usr/made") || !strings.Contains(out, "+ /opt/closed/") {
 		t.Errorf("diff: %s", out)
 	}
 	state("snapshot", "one")
