@@ -225,7 +225,7 @@ func Make(ctx context.Context, root, name string, progress func(tree.Stats)) (i 
 	if err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, Path(root, name), unix.RENAME_NOREPLACE); err != nil {
 		return i, err
 	}
-	return i, flush(root)
+	return i, syncDirs(filepath.Join(root, dirName))
 }
 
 func wrap(err *error, format string, args ...any) {
@@ -285,7 +285,26 @@ func copyItems(ctx context.Context, from, to string, progress func(tree.Stats)) 
 	return sum, nil
 }
 
-// flush writes a Domain Root's file system to the disk.
+// syncDirs writes the names in directories to the disk: renames keep their order
+// over a power cut. One that is missing is none.
+func syncDirs(dirs ...string) error {
+	for _, d := range dirs {
+		f, err := os.Open(d)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush writes a Domain Root's file system to the disk, with the copies in it.
 func flush(root string) error {
 	f, err := os.Open(root)
 	if err != nil {
@@ -360,6 +379,9 @@ func Restore(ctx context.Context, root, name string, progress func(tree.Stats)) 
 	if _, err := copyItems(ctx, Path(root, name), fresh, progress); err != nil {
 		return errors.Join(err, discard(context.WithoutCancel(ctx), root, filepath.Join(root, swapName)))
 	}
+	if err := flush(root); err != nil {
+		return err
+	}
 	return exchange(ctx, root, step{})
 }
 
@@ -425,12 +447,13 @@ func (s step) write(root string) error {
 
 // exchange puts what is in state_swap/new in the place of the changes.
 func exchange(ctx context.Context, root string, s step) error {
+	swap := filepath.Join(root, swapName)
 	for _, d := range []string{"new", "old"} {
-		if err := os.MkdirAll(filepath.Join(root, swapName, d), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(swap, d), 0o700); err != nil {
 			return err
 		}
 	}
-	if err := flush(root); err != nil {
+	if err := syncDirs(root, swap); err != nil {
 		return err
 	}
 	if err := s.write(root); err != nil { // from here on there is no way back
@@ -459,11 +482,14 @@ func finish(ctx context.Context, root string, s step) error {
 			return err
 		}
 		s.Cleared = true
-		if err := errors.Join(flush(root), s.write(root)); err != nil {
+		if err := errors.Join(syncDirs(old, root), s.write(root)); err != nil {
 			return err
 		}
 	}
 	if err := moveItems(fresh, root, false); err != nil {
+		return err
+	}
+	if err := syncDirs(root, fresh); err != nil {
 		return err
 	}
 	if s.Keep != nil {
@@ -477,7 +503,7 @@ func finish(ctx context.Context, root string, s step) error {
 			return err
 		}
 	}
-	if err := flush(root); err != nil {
+	if err := syncDirs(filepath.Join(root, dirName), swap); err != nil {
 		return err
 	}
 	return throw(root, swap)
