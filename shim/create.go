@@ -67,13 +67,19 @@ func (s *shim) create() error {
 	if err != nil {
 		return err
 	}
-	// A command that is not there is found here, before anything is made: runsc
-	// says it only at start, in words that no engine knows.
-	if err := spec.LookExecutable(r.doc, r.bundle); err != nil && s.cmd.Verb != "restore" {
+	state, persist, err := s.planState(r)
+	if err != nil {
 		return err
 	}
-	client, err := spec.MountTargets(r.doc, r.bundle)
-	if err != nil {
+	// A command that is not there is found here, before anything is made: runsc
+	// says it only at start, in words that no engine knows. What is kept of the
+	// system directories can be seen only once it is mounted.
+	if state == nil {
+		if err := s.lookCommand(r, nil); err != nil {
+			return err
+		}
+	}
+	if _, err := spec.MountTargets(r.doc, r.bundle, nil); err != nil {
 		return err
 	}
 	if err := s.enforceable(r); err != nil {
@@ -107,6 +113,7 @@ func (s *shim) create() error {
 	}
 	if r.anchor.Workspace != "" {
 		req.Git, req.Masks, req.ReadOnly, req.Sources = r.profile.Git, guard.masks, guard.readOnly, guard.asked()
+		req.State, req.Persist = state, persist
 	}
 	res, err := s.prepare(start, req)
 	if err != nil {
@@ -118,6 +125,19 @@ func (s *shim) create() error {
 		}
 	}
 	sources, err := guard.through(res.Sources)
+	if err != nil {
+		return err
+	}
+	kept := bindsOf(res.State)
+	if err := stateVisible(res.State); err != nil {
+		return err
+	}
+	if state != nil {
+		if err := s.lookCommand(r, kept); err != nil {
+			return err
+		}
+	}
+	client, err := spec.MountTargets(r.doc, r.bundle, kept)
 	if err != nil {
 		return err
 	}
@@ -135,12 +155,16 @@ func (s *shim) create() error {
 		hookEnv = append(hookEnv, "LAZARET_LOOPBACK=1")
 	}
 	var pathDirs []string
-	if r.anchor.Workspace != "" && spec.HasProgram(r.doc, r.bundle, "git") {
+	if r.anchor.Workspace != "" && spec.HasProgram(r.doc, r.bundle, kept, "git") {
 		pathDirs = []string{spec.RunPath + "/bin"} // a git that tells why the guard refuses
+	}
+	if len(kept) > 0 {
+		// Before whatever an earlier session has left under the client's name.
+		pathDirs = append(pathDirs, spec.RunPath+"/sbin")
 	}
 	plan := spec.Plan{
 		ContainerID: r.id, Profile: r.profile.Name, DomainHash: r.anchor.Hash,
-		Workspace: res.GuardDir, Sources: sources, Binds: bindsOf(res.Binds),
+		Workspace: res.GuardDir, State: kept, Sources: sources, Binds: bindsOf(res.Binds),
 		Env:    []string{"LAZARET_RUNTIME=" + shortVersion()},
 		RunDir: res.RunDir, ClientPath: client,
 		TerminfoDir: spec.RunPath + "/terminfo",
@@ -173,6 +197,14 @@ func (s *shim) create() error {
 		}
 	}
 	return s.exec(r.low, s.missingFlags(r.flags)...)
+}
+
+// lookCommand reports a command that the container does not have.
+func (s *shim) lookCommand(r *request, kept []spec.Bind) error {
+	if s.cmd.Verb == "restore" {
+		return nil // it goes on with what it had
+	}
+	return spec.LookExecutable(r.doc, r.bundle, kept)
 }
 
 // runscRoot is the directory in which runsc keeps its containers, absolute.
@@ -556,8 +588,8 @@ func (r *request) noteUnused() {
 		name  string
 		value []string
 	}{{"state_paths", r.profile.StatePaths}, {"persist", r.profile.Persist}} {
-		if set(own+list.name) && len(list.value) > 0 {
-			r.notes = append(r.notes, list.name+" has no effect: this version has no State Anchor yet; what the sandbox writes there goes with the container")
+		if r.anchor.Workspace == "" && set(own+list.name) && len(list.value) > 0 {
+			r.notes = append(r.notes, list.name+" has no effect in a container without a workspace: what it writes there goes with it")
 		}
 	}
 	if len(r.profile.Escalation.AutoApprove) > 0 || set("escalation.enabled") && r.profile.Escalation.Enabled {

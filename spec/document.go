@@ -297,6 +297,14 @@ func (d *Document) UID() uint32 {
 	return d.process.user.UID
 }
 
+// GID is the group id of the container's process, in the container.
+func (d *Document) GID() uint32 {
+	if d.process == nil {
+		return 0
+	}
+	return d.process.user.GID
+}
+
 // Mounts is a copy of the mounts, in the order in which they are made.
 func (d *Document) Mounts() []specs.Mount {
 	all := make([]specs.Mount, len(d.mounts))

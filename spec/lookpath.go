@@ -42,19 +42,19 @@ func errDenied(name, why string) error {
 
 // LookExecutable tells, before the container starts, whether its command exists:
 // runsc finds out only at start, and in words that engines do not know. The
-// container's files are the root file system, root.path of the bundle, and the
-// bind mounts; symbolic links are resolved inside of them and never lead out.
+// container's files are the root file system, root.path of the bundle, the kept
+// directories (Plan.State) and the bind mounts; symbolic links are resolved inside of them and never lead out.
 //
 // It returns an *ExecError where the command is definitely missing or not
 // executable by anybody, and nil where it was found or cannot be judged from
 // outside: on a tmpfs, an overlay or another kind of mount, or unreadable.
-func LookExecutable(d *Document, bundle string) error {
+func LookExecutable(d *Document, bundle string, kept []Bind) error {
 	args := d.Args()
 	if len(args) == 0 {
 		return nil // runsc has words for that
 	}
 	name := args[0]
-	v := newView(d, bundle)
+	v := newView(d, bundle, kept)
 	if v == nil {
 		return nil
 	}
@@ -84,8 +84,8 @@ func LookExecutable(d *Document, bundle string) error {
 
 // HasProgram tells whether a program is on the container's PATH before it starts,
 // as far as that can be judged from outside; see LookExecutable.
-func HasProgram(d *Document, bundle, name string) bool {
-	v := newView(d, bundle)
+func HasProgram(d *Document, bundle string, kept []Bind, name string) bool {
+	v := newView(d, bundle, kept)
 	if v == nil {
 		return true
 	}
@@ -125,6 +125,7 @@ const (
 type view struct {
 	mounts map[string]int // a descriptor (O_PATH) of the host, or opaque
 	fds    []int
+	kept   []string // mount points of the kept directories
 }
 
 const (
@@ -136,7 +137,7 @@ const pathFlags = unix.O_PATH | unix.O_CLOEXEC
 
 // newView is nil where the root file system cannot be opened, which runsc will
 // report, or is not what runsc will use.
-func newView(d *Document, bundle string) *view {
+func newView(d *Document, bundle string, kept []Bind) *view {
 	for name := range d.notes {
 		// These hints replace the root or mounts by images and memory.
 		if strings.HasPrefix(name, "dev.gvisor.spec.") || strings.HasPrefix(name, "dev.gvisor.tar.") {
@@ -153,6 +154,16 @@ func newView(d *Document, bundle string) *view {
 		return nil
 	}
 	v.mounts["/"] = fd
+	for _, b := range kept {
+		if coveredByMount(d, b.Destination) {
+			continue
+		}
+		if fd, err = v.open(unix.AT_FDCWD, b.Source, pathFlags|unix.O_DIRECTORY); err != nil {
+			fd = opaque
+		}
+		v.mounts[b.Destination] = fd
+		v.kept = append(v.kept, b.Destination)
+	}
 	for _, m := range d.AskedMounts() {
 		dest := path.Clean("/" + m.Destination)
 		at, _, err := v.resolve(dest, true)

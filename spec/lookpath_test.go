@@ -132,8 +132,8 @@ func TestLookExecutable(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := openFiles(t)
-			err = LookExecutable(mustParse(t, data), bundle)
-			if tt.arg != "" && !strings.Contains(tt.arg, "/") && HasProgram(mustParse(t, data), bundle, tt.arg) != (err == nil) {
+			err = LookExecutable(mustParse(t, data), bundle, nil)
+			if tt.arg != "" && !strings.Contains(tt.arg, "/") && HasProgram(mustParse(t, data), bundle, nil, tt.arg) != (err == nil) {
 				t.Errorf("HasProgram differs from %v", err)
 			}
 			if after := openFiles(t); after != before {
@@ -157,7 +157,7 @@ func TestLookExecutableWithoutARoot(t *testing.T) {
 	for _, in := range []string{
 		`{}`, `{"process":{"args":[]}}`, `{"process":{"args":["/no/such"]},"root":{"path":"/no/such/root"}}`,
 	} {
-		if err := LookExecutable(mustParse(t, []byte(in)), t.TempDir()); err != nil {
+		if err := LookExecutable(mustParse(t, []byte(in)), t.TempDir(), nil); err != nil {
 			t.Errorf("%s: %v", in, err)
 		}
 	}

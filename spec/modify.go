@@ -38,6 +38,7 @@ func Modifiers(p Plan) []Modifier {
 		modifier{"reserved paths", p.refuseReserved},
 		modifier{"sources", p.sources},
 		modifier{"workspace", p.workspace},
+		modifier{"kept directories", p.state},
 		modifier{"mounts", p.binds(false)},
 		modifier{"masks", p.masks},
 		modifier{"run directory", p.runDir},
@@ -61,6 +62,10 @@ func ownBind() []string { return []string{"bind", "rbind", "ro", "nosuid", "node
 // insists on writing its settings.
 func maskOptions() []string { return []string{"nosuid", "nodev", "noexec", "mode=0755", "size=1m"} }
 
+// ownState are those of a kept directory. It takes the place of a part of the root
+// file system, which has neither nosuid nor nodev.
+func ownState() []string { return []string{"bind", "rbind", "rw"} }
+
 // ownWritable are those of what the sandbox may write.
 func ownWritable() []string { return []string{"bind", "rbind", "rw", "nosuid", "nodev"} }
 
@@ -72,7 +77,7 @@ func isOwn(m specs.Mount) bool {
 	case "tmpfs":
 		return m.Source == maskSource
 	case "bind":
-		return slices.Equal(m.Options, ownBind()) || slices.Equal(m.Options, ownWritable())
+		return slices.Equal(m.Options, ownBind()) || slices.Equal(m.Options, ownWritable()) || slices.Equal(m.Options, ownState())
 	}
 	return false
 }
@@ -262,6 +267,28 @@ func (p Plan) workspace(d *Document) error {
 		Destination: WorkspacePath, Type: "bind", Source: p.Workspace, Options: ownWritable(),
 	})
 	return nil
+}
+
+// state comes before everything else: whatever the engine or the user mounts in a
+// kept directory lies on it.
+func (p Plan) state(d *Document) error {
+	var kept []mount
+	for _, b := range p.State {
+		if !coveredByMount(d, b.Destination) {
+			kept = append(kept, newMount(specs.Mount{Destination: b.Destination, Type: "bind", Source: b.Source, Options: ownState()}))
+		}
+	}
+	if len(kept) > 0 {
+		d.setMounts(slices.Concat(kept, d.mounts))
+	}
+	return nil
+}
+
+// coveredByMount tells whether a mount of somebody's holds name.
+func coveredByMount(d *Document, name string) bool {
+	return slices.ContainsFunc(d.mounts, func(m mount) bool {
+		return !isOwn(m.Mount) && under(name, destination(m.Destination))
+	})
 }
 
 // binds mounts what lies in /run/lazaret, or the rest.

@@ -33,6 +33,9 @@ type Plan struct {
 	// Workspace is the host directory bound at /workspace when no mount of the
 	// document is there yet. A mount that is there stays; empty adds none.
 	Workspace string
+	// State are the kept directories, mounted before all of the engine's mounts, so
+	// that those lie on them. One that a mount of the document covers is left out.
+	State []Bind
 	// Sources replaces the source of each bind mount that names a key, as the
 	// document spells it; the mount's options stay.
 	Sources map[string]string
@@ -139,6 +142,17 @@ func (p Plan) normal() (Plan, error) {
 		}
 	}
 	p.Binds = binds
+	for i, b := range p.State {
+		clean, err := containerPath("kept directory", b.Destination)
+		err = errors.Join(err, hostPath("source of the kept directory "+b.Destination, b.Source))
+		if err == nil && (clean != b.Destination || b.ReadOnly || under(RunPath, clean) || under(clean, RunPath)) {
+			err = fmt.Errorf("kept directory %s is not a clean path, read-only, or would hide %s", b.Destination, RunPath)
+		}
+		if slices.ContainsFunc(p.State[:i], func(o Bind) bool { return under(o.Destination, clean) || under(clean, o.Destination) }) {
+			err = errors.Join(err, fmt.Errorf("kept directory %s overlaps another", b.Destination))
+		}
+		errs = append(errs, err)
+	}
 	for from, to := range p.Sources {
 		if err := hostPath("source of "+from, to); err != nil {
 			errs = append(errs, err)

@@ -78,6 +78,7 @@ func checkMounts(all []mount, p Plan) error {
 	if masks != len(p.Masks) {
 		errs = append(errs, fmt.Errorf("%d of %d masks are mounted", masks, len(p.Masks)))
 	}
+	errs = append(errs, checkState(mounts, p))
 	for _, b := range p.Binds {
 		i := slices.IndexFunc(mounts, func(m specs.Mount) bool {
 			return m.Destination == b.Destination && m.Source == b.Source && isOwn(m) && slices.Contains(m.Options, "ro") == b.ReadOnly
@@ -90,6 +91,26 @@ func checkMounts(all []mount, p Plan) error {
 	}
 	if p.RunDir != "" {
 		errs = append(errs, checkRunDir(mounts, p))
+	}
+	return errors.Join(errs...)
+}
+
+// checkState wants each kept directory before all mounts that hold it or lie in
+// it, or such a mount in its place.
+func checkState(mounts []specs.Mount, p Plan) error {
+	var errs []error
+	for _, b := range p.State {
+		i := slices.IndexFunc(mounts, func(m specs.Mount) bool {
+			other := destination(m.Destination)
+			return under(other, b.Destination) || under(b.Destination, other)
+		})
+		switch {
+		case i < 0:
+			errs = append(errs, fmt.Errorf("the kept directory %s is not mounted", b.Destination))
+		case mounts[i].Destination == b.Destination && mounts[i].Source == b.Source && slices.Equal(mounts[i].Options, ownState()):
+		case !slices.ContainsFunc(mounts, func(m specs.Mount) bool { return !isOwn(m) && under(b.Destination, destination(m.Destination)) }):
+			errs = append(errs, fmt.Errorf("the mount at %s comes before the kept directory %s", mounts[i].Destination, b.Destination))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -56,7 +56,7 @@ func TestMountTargets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			client, err := MountTargets(mustParse(t, data), bundle)
+			client, err := MountTargets(mustParse(t, data), bundle, nil)
 			if tt.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fails) {
 					t.Errorf("got %v", err)

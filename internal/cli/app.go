@@ -98,6 +98,8 @@ func newApp() *cli.App {
 			statusCommand(),
 			domainCommand(),
 			gitCommand(),
+			stateCommand(),
+			pruneCommand(),
 			configCommand(),
 			trustCommand(),
 			completionCommand(),

@@ -16,6 +16,7 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/gitbranch"
 	"github.com/lazaret-dev/lazaret/internal/gitsentry/shadowkey"
+	"github.com/lazaret-dev/lazaret/internal/stateanchor"
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +44,7 @@ func TestScript(t *testing.T) {
 			return os.WriteFile(filepath.Join(env.WorkDir, "bin", "lazaret-runtime"), []byte("#!/bin/sh\n"), 0o755) //nolint:gosec // a program
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"doctorjson": doctorJSON, "prepare": prepareBranch, "hide": hideRepo, "use": useDomain,
+			"doctorjson": doctorJSON, "prepare": prepareBranch, "hide": hideRepo, "use": useDomain, "keep": keepState,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -91,6 +92,27 @@ func doctorJSON(ts *testscript.TestScript, _ bool, _ []string) {
 			ts.Fatalf("no check %q among %q", want, names)
 		}
 	}
+}
+
+// keepState makes a domain in which an agent has changed something: keep WORKSPACE.
+func keepState(ts *testscript.TestScript, _ bool, args []string) {
+	a := scriptDomain(ts, args[0])
+	image := filepath.Join(ts.Getenv("WORK"), "image")
+	etc, _, _ := stateanchor.Layout(a.Root, "/etc")
+	lib, _, _ := stateanchor.Layout(a.Root, "/var/lib")
+	for path, text := range map[string]string{
+		image + "/etc/passwd": "root", image + "/etc/gone": "", image + "/var/lib/dpkg/status": "Package: base\nStatus: install ok installed\nVersion: 1\n",
+		etc + "/passwd": "evil", etc + "/evil\x1b[2J": "x",
+		lib + "/dpkg/status": "Package: base\nStatus: install ok installed\nVersion: 1\n\nPackage: tool\nStatus: install ok installed\nVersion: 1.0\n",
+	} {
+		ts.Check(os.MkdirAll(filepath.Dir(path), 0o755))  //nolint:gosec // a test's
+		ts.Check(os.WriteFile(path, []byte(text), 0o644)) //nolint:gosec // a test's
+	}
+	ts.Check(unix.Mknod(etc+"/gone", unix.S_IFCHR, 0))
+	ts.Check(domain.WriteRecord(a))
+	ts.Check(stateanchor.WriteRecord(a.Root, stateanchor.Record{
+		Driver: stateanchor.DriverOverlay, Paths: []string{"/etc", "/var/lib"}, Image: stateanchor.Image{Name: "test", Layers: []string{image}},
+	}))
 }
 
 // scriptDomain is the domain of a workspace where a script's data_root is $WORK/data.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -152,6 +153,13 @@ func printStatus(w io.Writer, v statusView, now time.Time) error {
 			for _, n := range d.Guard.Notes {
 				p.printf("    note: %s\n", config.Printable(n))
 			}
+		}
+		if s := d.State; s != nil {
+			dead := ""
+			if !s.Alive {
+				dead = " (dead: each access fails)"
+			}
+			p.printf("  kept         %s by %s%s over %s\n", config.Printable(strings.Join(s.Paths, " ")), s.Driver, dead, config.Printable(s.Image))
 		}
 		for _, ct := range d.Containers {
 			p.printf("  container    %.12s  %s for %s%s\n", ct.ID, ct.State, now.Sub(ct.Since).Round(time.Second), pidText(ct.PID))

@@ -87,6 +87,7 @@ type Profile struct {
 	Volumes             []Volume
 	Persist             []string // directories in the sandbox
 	StatePaths          []string // directories in the sandbox
+	StateDriver         string   // auto, overlay or fuse-overlayfs
 	Git                 string   // sentry, branch or off
 	Masks               []string // relative to the workspace, or absolute in the sandbox
 	ReadOnly            []string // likewise
@@ -190,6 +191,7 @@ func builtin(o Options) *settings {
 			"profiles.*.volumes":                 []string{},
 			"profiles.*.persist":                 []string{},
 			"profiles.*.state_paths":             []string{"/usr", "/etc", "/var/lib", "/opt"},
+			"profiles.*.state_driver":            "auto",
 			"profiles.*.git":                     "sentry",
 			"profiles.*.masks":                   []string{".vscode", ".idea"},
 			"profiles.*.read_only":               []string{},
@@ -543,6 +545,7 @@ func (c *Config) Profile(name string) (*Profile, error) {
 		PassEnv:             list("pass_env"),
 		Persist:             list("persist"),
 		StatePaths:          list("state_paths"),
+		StateDriver:         get[string](c.set, key("state_driver")),
 		Git:                 get[string](c.set, key("git")),
 		Masks:               list("masks"),
 		ReadOnly:            list("read_only"),

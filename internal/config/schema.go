@@ -141,6 +141,7 @@ func profileTable(home string) *table {
 			{name: "volumes", kind: kindStrings, fix: volume},
 			{name: "persist", kind: kindStrings, fix: inSandbox, whole: notSystem},
 			{name: "state_paths", kind: kindStrings, fix: inSandbox, whole: statePaths},
+			{name: "state_driver", allowed: []string{"auto", "overlay", "fuse-overlayfs"}},
 			{name: "git", allowed: []string{"sentry", "branch", "off"}},
 			{name: "masks", kind: kindStrings, fix: inWorkspace},
 			{name: "read_only", kind: kindStrings, fix: inWorkspace},

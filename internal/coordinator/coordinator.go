@@ -78,6 +78,7 @@ type Coordinator struct {
 	used       bool // somebody has come
 	closing    bool
 	guard      *guard // alive or dead; nil for none
+	state      *state // mounted; nil for none
 	orphaned   bool   // a killed predecessor's sandboxes live, whose guard ended with it
 	// cancelGuard gives up the start of a guard that is under way.
 	cancelGuard context.CancelFunc
@@ -118,10 +119,10 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	c.adopt(ctx)
 	if c.orphaned = spec.Domain.Workspace != "" && len(c.containers) > 0; !c.orphaned {
 		c.guarding.Lock()
-		err := c.dropGuard() // a killed predecessor's
+		err := errors.Join(c.dropGuard(), c.dropState()) // a killed predecessor's
 		c.guarding.Unlock()
 		if err != nil {
-			log.Error("remove a killed guard's mount", "error", err)
+			log.Error("remove a killed coordinator's mounts", "error", err)
 		}
 	}
 	if spec.Recover {
@@ -342,9 +343,15 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 		c.log.Warn("requests were cut", "error", err)
 		errs = append(errs, srv.Close())
 	}
-	// Sandboxes that live on are cut off: what they see ends with the guard.
+	// Sandboxes that live on are cut off: what they see of the workspace ends with
+	// the guard.
 	c.guarding.Lock()
 	errs = append(errs, c.dropGuard())
+	if left == 0 {
+		errs = append(errs, c.dropState())
+	} else {
+		errs = append(errs, c.leaveState())
+	}
 	c.guarding.Unlock()
 	if left == 0 {
 		errs = append(errs, removeDomainDir(filepath.Dir(c.runDir)))
@@ -361,7 +368,7 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 }
 
 // makeRunDir makes what the sandboxes see at /run/lazaret: the escalation client,
-// once more by the name git, a place for terminfo entries, and one to mount what
+// once more by the name git and by its own for PATH, a place for terminfo entries, and one to mount what
 // the guard tells.
 func (c *Coordinator) makeRunDir() error {
 	// First of all how to come back to what follows.
@@ -371,7 +378,7 @@ func (c *Coordinator) makeRunDir() error {
 	if err := writeStart(c.spec); err != nil {
 		return err
 	}
-	for _, d := range []string{c.runDir, filepath.Join(c.runDir, "terminfo"), filepath.Join(c.runDir, "bin"), filepath.Join(c.runDir, "guard")} {
+	for _, d := range []string{c.runDir, filepath.Join(c.runDir, "terminfo"), filepath.Join(c.runDir, "bin"), filepath.Join(c.runDir, "sbin"), filepath.Join(c.runDir, "guard")} {
 		err := os.MkdirAll(d, 0o700)
 		if err == nil {
 			// Any uid of the sandbox reads it; the directory above stays closed.
@@ -387,6 +394,9 @@ func (c *Coordinator) makeRunDir() error {
 	}
 	if err := linkProgram(client, filepath.Join(c.runDir, "bin/git")); err != nil {
 		return fmt.Errorf("offer the program that stands before git: %w", err)
+	}
+	if err := linkProgram(client, filepath.Join(c.runDir, "sbin/lazaret-escalate")); err != nil {
+		return fmt.Errorf("offer the escalation client on PATH: %w", err)
 	}
 	return nil
 }
@@ -622,6 +632,9 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 			}
 		}
 	}
+	if err := c.checkState(req); err != nil {
+		return fail(wire.CodeBadRequest, "state: %w", err)
+	}
 	start, err := containerstate.StartTime(peer.pid)
 	if err != nil {
 		return fail(wire.CodeBadRequest, "the process that asks is gone: %w", err)
@@ -668,7 +681,12 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 		// Counted in already, so that nobody closes the domain meanwhile.
 		c.mu.Unlock()
 		res.GuardDir = c.shownDir()
-		if res.Binds, err = c.guarded(ctx, ct, req); err == nil && len(req.Sources) > 0 {
+		var persist []wire.Bind
+		if res.Binds, err = c.guarded(ctx, ct, req); err == nil {
+			res.State, persist, res.Notes, err = c.kept(ctx, ct, req)
+			res.Binds = slices.Concat(persist, res.Binds)
+		}
+		if err == nil && len(req.Sources) > 0 {
 			if res.Sources, err = c.mountSources(ct.id, req.Sources); err != nil {
 				err = errors.Join(refused("%w", err), c.removeSources(ct.id))
 			}
@@ -683,9 +701,9 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 			return nil, err
 		}
 		if c.guard != nil {
-			res.Notes = c.guard.notes
-			ct.notes = append(ct.notes, res.Notes...)
+			res.Notes = slices.Concat(c.guard.notes, res.Notes)
 		}
+		ct.notes = append(ct.notes, res.Notes...)
 	}
 	if !c.closing {
 		select {
@@ -771,7 +789,7 @@ func (c *Coordinator) status() wire.Status {
 	defer c.mu.Unlock()
 	st := wire.Status{
 		Version: wire.Version, Domain: c.spec.Domain, PID: os.Getpid(), Started: c.started,
-		ControlDir: c.spec.ControlDir, MemoryBytes: residentBytes(), Guard: c.guardStatus(),
+		ControlDir: c.spec.ControlDir, MemoryBytes: residentBytes(), Guard: c.guardStatus(), State: c.stateStatus(),
 		Containers: []wire.ContainerStatus{}, Sessions: []wire.SessionStatus{},
 	}
 	for _, ct := range c.containers {

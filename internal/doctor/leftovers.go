@@ -230,11 +230,7 @@ func (d LeftoverDirs) domains(domains map[string]domain.Anchor, err error, live 
 	if err != nil {
 		return warn(name, "ls -la "+filepath.Join(d.Root+d.Data, "domains"), "%v", err)
 	}
-	remove := "podman unshare rm -r " // parts belong to subordinate ids
-	if d.UID == 0 {
-		remove = "rm -r "
-	}
-	var roots, why []string
+	var why []string
 	for _, hash := range slices.Sorted(maps.Keys(domains)) {
 		a := domains[hash]
 		if live[hash] {
@@ -246,12 +242,10 @@ func (d LeftoverDirs) domains(domains map[string]domain.Anchor, err error, live 
 		case a.Workspace != "" && errors.Is(err, fs.ErrNotExist):
 			why = append(why, fmt.Sprintf("%s (workspace %s is gone)", hash, a.Workspace))
 		default:
-			continue
 		}
-		roots = append(roots, a.Root)
 	}
-	if len(roots) > 0 {
-		return warn(name, remove+strings.Join(roots, " "), "no longer of use: %s; keep what belongs to a disk that is only not mounted now", strings.Join(why, ", "))
+	if len(why) > 0 {
+		return warn(name, "lazaret prune", "no longer of use: %s; keep what belongs to a disk that is only not mounted now", strings.Join(why, ", "))
 	}
 	return ok(name, "%d kept in %s", len(domains), d.Root+d.Data)
 }

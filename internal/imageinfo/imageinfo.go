@@ -11,6 +11,8 @@
 //	<graphroot>/<driver>-containers/containers.json        id → image id
 //	<graphroot>/<driver>-containers/volatile-containers.json   the same, for --rm
 //	<runroot>/<driver>-containers/volatile-containers.json     … with a transient store
+//	<store>/<driver>-images/images.json                    id → names, uppermost layer
+//	<store>/vfs/dir/<layer>                                a layer's whole file tree
 //	<store>/<driver>-images/<image id>/manifest            and manifest-<digest>
 //	<store>/<driver>-images/<image id>/=<base64 of the config's digest>
 package imageinfo
@@ -56,6 +58,10 @@ type Info struct {
 	// name with every value: one image may have been pulled by several manifests.
 	Annotations map[string][]string
 	Env         []string // NAME=value
+	Name        string   // one that the user gave it, "" for none
+	// Tree is the directory with all files of the image, "" where storage keeps them
+	// in layers.
+	Tree string
 }
 
 // FromBundle finds the image of the container whose bundle this is. getenv is for
@@ -145,10 +151,46 @@ func (s storage) load(image string) (Info, error) {
 			tried = append(tried, dir)
 			continue
 		}
-		return readImage(dir, image)
+		info, err := readImage(dir, image)
+		if err != nil {
+			return Info{}, err
+		}
+		return info, s.describe(&info, store)
 	}
 	return Info{}, fmt.Errorf("not found in %s; an image store that only podman's --imagestore names belongs into storage.conf",
 		strings.Join(tried, ", "))
+}
+
+// describe adds what the store's list of images tells.
+func (s storage) describe(info *Info, store string) error {
+	file := filepath.Join(store, s.driver+"-images", "images.json")
+	data, err := readFile(file, maxIndex)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var all []struct {
+		ID    string   `json:"id"`
+		Names []string `json:"names"`
+		Layer string   `json:"layer"`
+	}
+	if err := json.Unmarshal(data, &all); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, i := range all {
+		if i.ID != info.ImageID {
+			continue
+		}
+		if len(i.Names) > 0 {
+			info.Name = i.Names[0]
+		}
+		if s.driver == "vfs" && isID(i.Layer) {
+			info.Tree = filepath.Join(store, "vfs/dir", i.Layer)
+		}
+	}
+	return nil
 }
 
 type manifest struct {

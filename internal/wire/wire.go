@@ -68,6 +68,40 @@ type PrepareRequest struct {
 	// Sources are the files and directories of the workspace that this container
 	// mounts, relative to it; "." is the workspace.
 	Sources []string `json:"sources,omitempty"`
+
+	// State and Persist are what is kept of the container's files; both are empty in
+	// a domain without a workspace.
+	State   *State    `json:"state,omitempty"`
+	Persist []Persist `json:"persist,omitempty"`
+}
+
+// State asks for overlays over directories of the container's image.
+type State struct {
+	Paths  []string `json:"paths"`            // clean, absolute in the container
+	Driver string   `json:"driver,omitempty"` // of package stateanchor
+	RootFS string   `json:"rootfs"`           // the container's root file system
+	Tree   string   `json:"tree,omitempty"`   // all of the image's files, where the engine has them in one directory
+	// Image is what the engine tells of the image, as far as it does.
+	ImageName   string `json:"image_name,omitempty"`
+	ImageID     string `json:"image_id,omitempty"`
+	ImageDigest string `json:"image_digest,omitempty"`
+	IDMap       string `json:"id_map,omitempty"` // the container's user namespace, "" for none of its own
+	// Targets are where mounts of the container will lie in the state paths.
+	Targets []Target `json:"targets,omitempty"`
+}
+
+// Target is a place for a mount.
+type Target struct {
+	Path string `json:"path"` // clean, absolute in the container
+	Dir  bool   `json:"dir,omitempty"`
+	Own  bool   `json:"own,omitempty"` // the engine's or Lazaret's: nothing that the agent put there counts
+}
+
+// Persist is a directory that the profile's domains share.
+type Persist struct {
+	Path string `json:"path"` // clean, absolute in the container
+	UID  int    `json:"uid"`  // its owner, in the engine's user namespace
+	GID  int    `json:"gid"`
 }
 
 // PrepareResponse is the plan that the rewrite follows.
@@ -78,7 +112,9 @@ type PrepareResponse struct {
 	GuardDir string            `json:"guard_dir,omitempty"`
 	Sources  map[string]string `json:"sources,omitempty"`
 	Binds    []Bind            `json:"binds,omitempty"` // further mounts, after all of the engine's
-	// Notes are what the developer should know of the agent's branch.
+	State    []Bind            `json:"state,omitempty"` // the kept directories, before all of the engine's
+	// Notes are what the developer should know of the agent's branch and of what is
+	// kept.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -133,6 +169,15 @@ type Status struct {
 	ControlDir  string            `json:"control_dir"`
 	MemoryBytes uint64            `json:"memory_bytes"` // resident, 0 when unknown
 	Guard       Guard             `json:"guard"`
+	State       *StateStatus      `json:"state,omitempty"` // nil where nothing is kept
+}
+
+// StateStatus is what is mounted of the kept directories.
+type StateStatus struct {
+	Driver string   `json:"driver"`
+	Image  string   `json:"image"`
+	Paths  []string `json:"paths"`
+	Alive  bool     `json:"alive"` // false when a driver has ended: each access fails
 }
 
 // States of a guard.

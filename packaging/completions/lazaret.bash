@@ -17,6 +17,8 @@ _lazaret() {
             ' status') cmd='status' ;;
             ' domain') cmd='domain' ;;
             ' git') cmd='git' ;;
+            ' state') cmd='state' ;;
+            ' prune') cmd='prune' ;;
             ' config') cmd='config' ;;
             ' trust') cmd='trust' ;;
             ' completion') cmd='completion' ;;
@@ -29,6 +31,13 @@ _lazaret() {
             'git include') cmd='git include' ;;
             'git drop') cmd='git drop' ;;
             'git export') cmd='git export' ;;
+            'state diff') cmd='state diff' ;;
+            'state reset') cmd='state reset' ;;
+            'state snapshot') cmd='state snapshot' ;;
+            'state restore') cmd='state restore' ;;
+            'state list') cmd='state list' ;;
+            'state rm') cmd='state rm' ;;
+            'state rebase') cmd='state rebase' ;;
             'config show') cmd='config show' ;;
             'config check') cmd='config check' ;;
         esac
@@ -118,6 +127,111 @@ _lazaret() {
             mapfile -t COMPREPLY < <(compgen -f -- "$cur")
             return
             ;;
+        'state diff --workspace' | 'state diff -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state diff --profile' | 'state diff -p')
+            return
+            ;;
+        'state diff --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state diff --image')
+            return
+            ;;
+        'state reset --workspace' | 'state reset -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state reset --profile' | 'state reset -p')
+            return
+            ;;
+        'state reset --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state snapshot --workspace' | 'state snapshot -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state snapshot --profile' | 'state snapshot -p')
+            return
+            ;;
+        'state snapshot --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state restore --workspace' | 'state restore -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state restore --profile' | 'state restore -p')
+            return
+            ;;
+        'state restore --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state list --workspace' | 'state list -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state list --profile' | 'state list -p')
+            return
+            ;;
+        'state list --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state rm --workspace' | 'state rm -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state rm --profile' | 'state rm -p')
+            return
+            ;;
+        'state rm --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state rebase --workspace' | 'state rebase -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state rebase --profile' | 'state rebase -p')
+            return
+            ;;
+        'state rebase --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'state rebase --image')
+            return
+            ;;
+        'state rebase --skip')
+            return
+            ;;
+        'prune --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
         'config show --profile')
             return
             ;;
@@ -147,7 +261,7 @@ _lazaret() {
             if [[ $cur == -* ]]; then
                 words='--version --help -h'
             else
-                words='init doctor status domain git config trust completion help'
+                words='init doctor status domain git state prune config trust completion help'
             fi
             ;;
         'init')
@@ -284,6 +398,69 @@ _lazaret() {
                 compopt -o filenames
                 mapfile -t COMPREPLY < <(compgen -f -- "$cur")
                 return
+            fi
+            ;;
+        'state')
+            if [[ $cur == -* ]]; then
+                words='--help -h'
+            else
+                words='diff reset snapshot restore list rm rebase'
+            fi
+            ;;
+        'state diff')
+            if [[ $cur == -* ]]; then
+                words='--workspace -w --profile -p --config --all --image --json --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'state reset')
+            if [[ $cur == -* ]]; then
+                words='--workspace -w --profile -p --config --yes -y --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'state snapshot')
+            if [[ $cur == -* ]]; then
+                words='--workspace -w --profile -p --config --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'state restore')
+            if [[ $cur == -* ]]; then
+                words='--workspace -w --profile -p --config --yes -y --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'state list')
+            if [[ $cur == -* ]]; then
+                words='--workspace -w --profile -p --config --json --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'state rm')
+            if [[ $cur == -* ]]; then
+                words='--workspace -w --profile -p --config --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'state rebase')
+            if [[ $cur == -* ]]; then
+                words='--workspace -w --profile -p --config --image --skip --keep --yes -y --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'prune')
+            if [[ $cur == -* ]]; then
+                words='--config --dry-run --yes -y --help -h'
+            else
+                words=''
             fi
             ;;
         'config')

@@ -11,6 +11,8 @@ _lazaret() {
             ' status') cmd='status' ;;
             ' domain') cmd='domain' ;;
             ' git') cmd='git' ;;
+            ' state') cmd='state' ;;
+            ' prune') cmd='prune' ;;
             ' config') cmd='config' ;;
             ' trust') cmd='trust' ;;
             ' completion') cmd='completion' ;;
@@ -23,6 +25,13 @@ _lazaret() {
             'git include') cmd='git include' ;;
             'git drop') cmd='git drop' ;;
             'git export') cmd='git export' ;;
+            'state diff') cmd='state diff' ;;
+            'state reset') cmd='state reset' ;;
+            'state snapshot') cmd='state snapshot' ;;
+            'state restore') cmd='state restore' ;;
+            'state list') cmd='state list' ;;
+            'state rm') cmd='state rm' ;;
+            'state rebase') cmd='state rebase' ;;
             'config show') cmd='config show' ;;
             'config check') cmd='config check' ;;
         esac
@@ -49,6 +58,31 @@ _lazaret() {
         'git drop --config') _files; return ;;
         'git export --profile'|'git export -p') _message 'NAME'; return ;;
         'git export --config') _files; return ;;
+        'state diff --workspace'|'state diff -w') _files; return ;;
+        'state diff --profile'|'state diff -p') _message 'NAME'; return ;;
+        'state diff --config') _files; return ;;
+        'state diff --image') _message 'IMAGE'; return ;;
+        'state reset --workspace'|'state reset -w') _files; return ;;
+        'state reset --profile'|'state reset -p') _message 'NAME'; return ;;
+        'state reset --config') _files; return ;;
+        'state snapshot --workspace'|'state snapshot -w') _files; return ;;
+        'state snapshot --profile'|'state snapshot -p') _message 'NAME'; return ;;
+        'state snapshot --config') _files; return ;;
+        'state restore --workspace'|'state restore -w') _files; return ;;
+        'state restore --profile'|'state restore -p') _message 'NAME'; return ;;
+        'state restore --config') _files; return ;;
+        'state list --workspace'|'state list -w') _files; return ;;
+        'state list --profile'|'state list -p') _message 'NAME'; return ;;
+        'state list --config') _files; return ;;
+        'state rm --workspace'|'state rm -w') _files; return ;;
+        'state rm --profile'|'state rm -p') _message 'NAME'; return ;;
+        'state rm --config') _files; return ;;
+        'state rebase --workspace'|'state rebase -w') _files; return ;;
+        'state rebase --profile'|'state rebase -p') _message 'NAME'; return ;;
+        'state rebase --config') _files; return ;;
+        'state rebase --image') _message 'IMAGE'; return ;;
+        'state rebase --skip') _message 'PACKAGE'; return ;;
+        'prune --config') _files; return ;;
         'config show --profile') _message 'NAME'; return ;;
         'config show --config') _files; return ;;
         'config show --workspace') _files; return ;;
@@ -68,6 +102,8 @@ _lazaret() {
                 'status:show the domains in use, their containers and sessions'
                 'domain:print the domain of a workspace: its hash and its paths'
                 'git:look at an agent'\''s branch, take it over, and export its repositories'
+                'state:look at what an agent has installed and changed, keep it, and take it back'
+                'prune:remove the domains whose workspace is gone'
                 'config:show or check the configuration'
                 'trust:let the configuration file of a workspace loosen the sandbox'
                 'completion:print the completion script of a shell'
@@ -236,6 +272,137 @@ _lazaret() {
             items=(
             )
             [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'state')
+            flags=(
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+                'diff:show what was installed and changed against the image'
+                'reset:throw the changes away: the next start is the image'\''s'
+                'snapshot:keep a copy of the changes'
+                'restore:put a snapshot in the place of the changes'
+                'list:list the snapshots, with their sizes'
+                'rm:remove a snapshot'
+                'rebase:start anew from the image as it is now, and install again what the agent had installed'
+            )
+            ;;
+        'state diff')
+            flags=(
+                '--workspace:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '-w:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--all:show every file, also those of packages and in new directories'
+                '--image:compare with IMAGE of podman'\''s instead of the one the changes were made over'
+                '--json:print one JSON object'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'state reset')
+            flags=(
+                '--workspace:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '-w:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--yes:do not ask'
+                '-y:do not ask'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'state snapshot')
+            flags=(
+                '--workspace:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '-w:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'state restore')
+            flags=(
+                '--workspace:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '-w:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--yes:do not ask'
+                '-y:do not ask'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'state list')
+            flags=(
+                '--workspace:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '-w:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--json:print one JSON object'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'state rm')
+            flags=(
+                '--workspace:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '-w:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'state rebase')
+            flags=(
+                '--workspace:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '-w:the domain of the workspace that PATH is or lies in instead of the current directory'\''s'
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--image:start from IMAGE instead of the one that the changes were made over, as it is now'
+                '--skip:do not install PACKAGE again; may be given several times'
+                '--keep:keep the snapshot of the old changes'
+                '--yes:do not ask'
+                '-y:do not ask'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'prune')
+            flags=(
+                '--config:also read FILE, above the other layers'
+                '--dry-run:list them and remove nothing'
+                '--yes:do not ask'
+                '-y:do not ask'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
             ;;
         'config')
             flags=(

@@ -5,6 +5,7 @@
 //	make bench                        everything
 //	BENCH=start make bench            start-up and memory: about two minutes
 //	BENCH=git make bench              work in a workspace of 20,000 files
+//	BENCH=state make bench            packages in kept directories, and their mounts
 //	BENCH=git BENCH_WORK='log|rg' …   those of them whose names match
 //	BENCH_N=100 make bench            more turns, smaller spread
 //
@@ -34,14 +35,14 @@ const (
 )
 
 func main() {
-	turns, gitTurns := defaultTurns, defaultGitTurns
+	turns, gitTurns, stateTurns := defaultTurns, defaultGitTurns, defaultStateTurns
 	if v := os.Getenv("BENCH_N"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 3 {
 			fmt.Fprintf(os.Stderr, "BENCH_N=%q is not a number of turns (3 or more)\n", v)
 			os.Exit(2)
 		}
-		turns, gitTurns = n, n
+		turns, gitTurns, stateTurns = n, n, n
 	}
 	only, err := regexp.Compile(os.Getenv("BENCH_WORK"))
 	if err != nil {
@@ -56,8 +57,9 @@ func main() {
 	}
 	section("start", func(t *testing.T) { runStart(t, turns) })
 	section("git", func(t *testing.T) { runGit(t, gitTurns, only) })
+	section("state", func(t *testing.T) { runState(t, stateTurns) })
 	if len(tests) == 0 {
-		fmt.Fprintf(os.Stderr, "BENCH=%q is not a section (start, git)\n", os.Getenv("BENCH"))
+		fmt.Fprintf(os.Stderr, "BENCH=%q is not a section (start, git, state)\n", os.Getenv("BENCH"))
 		os.Exit(2)
 	}
 	// The harness makes places for tests, so the benchmark is one to it.

@@ -1,0 +1,95 @@
+package state
+
+import (
+	"os"
+	"testing"
+
+	"github.com/lazaret-dev/lazaret/test/e2e/harness"
+)
+
+// manifest changes a system as programs do, or (with "tell") prints all of it: one
+// line a file, with type, mode, owner, links, size, content and attributes.
+const manifest = `
+import binascii, os, stat, subprocess, sys
+def tell():
+    inodes = {}
+    for top in ['/usr/share', '/usr/bin', '/usr/lib/apt', '/usr/local', '/etc', '/var/lib', '/opt']:
+        for path, dirs, files in os.walk(top):
+            dirs.sort()
+            if path == '/etc':
+                files = [f for f in files if f not in ('hosts', 'hostname', 'resolv.conf')]
+            for name in ['.'] + sorted(files) + [d for d in dirs if os.path.islink(os.path.join(path, d))]:
+                p = os.path.join(path, name)
+                st = os.lstat(p)
+                what = ''
+                if stat.S_ISREG(st.st_mode):
+                    with open(p, 'rb') as f:
+                        what = '%d %08x' % (st.st_size, binascii.crc32(f.read()))
+                elif stat.S_ISLNK(st.st_mode):
+                    what = os.readlink(p)
+                links = 0 if stat.S_ISDIR(st.st_mode) else st.st_nlink
+                twin = inodes.setdefault((st.st_dev, st.st_ino), p) if links > 1 else ''
+                try:
+                    attributes = [(a, os.getxattr(p, a, follow_symlinks=False)) for a in sorted(os.listxattr(p, follow_symlinks=False))]
+                except OSError as e:
+                    attributes = e.errno
+                print(p, oct(st.st_mode), st.st_uid, st.st_gid, links, twin, int(st.st_mtime), what, attributes)
+def write(p, data):
+    with open(p, 'wb') as f:
+        f.write(data)
+def change(n):
+    for i in range(n):
+        d = '/usr/share/many/%d' % (i // 500)
+        if i % 500 == 0:
+            os.makedirs(d)
+        write('%s/%d' % (d, i), b'%d' % i * (i % 7))
+    for i in range(0, n, 3):
+        os.remove('/usr/share/many/%d/%d' % (i // 500, i))
+    os.rename('/usr/share/many/0', '/usr/share/renamed')
+    subprocess.run(['mv', '/usr/lib/apt', '/usr/lib/apt.moved'], check=True)
+    subprocess.run(['mv', '/usr/lib/apt.moved', '/usr/lib/apt'], check=True)
+    subprocess.run(['mv', '/usr/share/perl5', '/usr/share/perl-moved'], check=True)
+    subprocess.run(['rm', '-r', '/usr/share/vim', '/etc/skel'], check=True)
+    os.makedirs('/usr/share/vim/fresh')
+    write('/etc/skel', b'a file where a directory was')
+    os.makedirs('/opt/links')
+    write('/opt/links/a', b'linked')
+    for n in 'bcd':
+        os.link('/opt/links/a', '/opt/links/' + n)
+    os.symlink('a', '/opt/links/s'); os.symlink('/nowhere', '/opt/links/dangling')
+    os.chmod('/opt/links/a', 0o4755); os.chmod('/usr/bin/tmux', 0o2755); os.mkdir('/opt/sticky'); os.chmod('/opt/sticky', 0o1777)
+    os.chown('/opt/sticky', 1000, 1001); os.chown('/usr/bin/git', 12, 34)
+    os.setxattr('/opt/links/a', 'user.note', b'\x00binary'); os.setxattr('/etc/passwd', 'user.of-the-image', b'x')
+    with open('/var/lib/sparse', 'wb') as f:
+        f.seek(1 << 28); f.write(b'end')
+    with open('/etc/passwd', 'ab') as f:
+        f.write(b'agent:x:1000:1000::/:/bin/sh\n')
+    os.utime('/opt/links/a', (1000000000, 1000000000))
+if sys.argv[1] == 'change':
+    change(int(sys.argv[2]))
+tell()
+`
+
+// STATE_FILES=100000 is the long run.
+func TestAllOfATreeComesBack(t *testing.T) {
+	n := os.Getenv("STATE_FILES")
+	if n == "" {
+		n = "1500"
+	}
+	t.Parallel()
+	for name, opts := range map[string]harness.Options{"overlay": {}, "fuse-overlayfs": fuse()} {
+		t.Run(name, func(t *testing.T) {
+			h := harness.New(t, opts)
+			ws := h.Workspace()
+			made := h.Lazaret(ws, harness.Debian, "python3", "-c", manifest, "change", n).OK(t)
+			if again := h.Lazaret(ws, harness.Debian, "python3", "-c", manifest, "tell").OK(t); again != made {
+				h.WriteFile(h.Dir+"/made", made)
+				h.WriteFile(h.Dir+"/again", again)
+				t.Errorf("the tree is another:\n%.3000s", h.Run("diff", h.Dir+"/made", h.Dir+"/again").Stdout)
+			}
+			if got := h.Sh(h.Home, `podman unshare du -s "$1/var_lib_changes" | cut -f1`, domainRoot(t, h, ws)).OK(t); len(got) > 5 {
+				t.Errorf("a sparse file takes %s kilobytes", got)
+			}
+		})
+	}
+}
