@@ -94,18 +94,11 @@ func (f *guard) Open(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.St
 	return fuse.ENOSYS
 }
 
-// reading is what READ answers with; the descriptor is in use until it is done.
-type reading struct {
-	file *file
-	off  int64
-	size int
-}
-
-func (r *reading) Bytes(buf []byte) ([]byte, fuse.Status) {
-	want := buf[:min(len(buf), r.size)]
+// pread fills buf from off, as far as there is something.
+func pread(h *file, buf []byte, off int64) ([]byte, fuse.Status) {
 	got := 0
-	for got < len(want) {
-		n, err := unix.Pread(r.file.fd, want[got:], r.off+int64(got))
+	for got < len(buf) {
+		n, err := unix.Pread(h.fd, buf[got:], off+int64(got))
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -117,11 +110,8 @@ func (r *reading) Bytes(buf []byte) ([]byte, fuse.Status) {
 		}
 		got += n
 	}
-	return want[:got], fuse.OK
+	return buf[:got], fuse.OK
 }
-
-func (r *reading) Size() int { return r.size }
-func (r *reading) Done()     { r.file.done() }
 
 // Read implements fuse.RawFileSystem.
 func (f *guard) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
@@ -150,7 +140,14 @@ func (f *guard) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadR
 	if err != nil {
 		return nil, status(err)
 	}
-	return &reading{h, int64(in.Offset), len(buf)}, fuse.OK //nolint:gosec // a file offset
+	defer h.done()
+	// Not by a pipe: splice(2) asks for one more round of calls than a small file is
+	// worth.
+	data, s := pread(h, buf, int64(in.Offset)) //nolint:gosec // a file offset
+	if !s.Ok() {
+		return nil, s
+	}
+	return fuse.ReadResultData(data), fuse.OK
 }
 
 // hasSuffix tells whether n is a config that says more in the sandbox: git takes
@@ -171,7 +168,7 @@ func (f *guard) readConfig(n *node, off uint64, size int) (fuse.ReadResult, fuse
 		return nil, status(err)
 	}
 	defer h.done()
-	data, s := (&reading{h, 0, gitconf.MaxFile}).Bytes(make([]byte, gitconf.MaxFile))
+	data, s := pread(h, make([]byte, gitconf.MaxFile), 0)
 	if !s.Ok() {
 		return nil, s
 	}

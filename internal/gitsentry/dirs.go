@@ -36,7 +36,7 @@ func (f *guard) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) f
 	out.Fh = f.dirs.next
 	f.dirs.open[out.Fh] = &listing{}
 	f.dirs.mu.Unlock()
-	if n.key.place == onHost && zoneKind(n.zoned.Load()) == worktree && f.watch.timeout(n) == keptFor || n.key.place == onDisk || n.key.place == onMemory {
+	if n.key.place == onHost && zoneKind(n.zoned.Load()) == worktree && f.watch.add(n) || n.key.place == onDisk || n.key.place == onMemory {
 		out.OpenFlags = fuse.FOPEN_CACHE_DIR | fuse.FOPEN_KEEP_CACHE
 	}
 	return fuse.OK

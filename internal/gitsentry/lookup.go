@@ -363,7 +363,9 @@ func (f *guard) attr(n *node, out *fuse.AttrOut) fuse.Status {
 			text, at := f.refused.text()
 			out.Mode, out.Size = unix.S_IFREG|0o444, uint64(len(text))
 			out.SetTimes(nil, &at, &at)
+			return fuse.OK
 		}
+		out.SetTimeout(keptFor) // never changes
 		return fuse.OK
 	}
 	p, err := f.openPath(n)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -94,16 +93,6 @@ func remote(dir *node) bool {
 		return true
 	}
 	return false
-}
-
-// timeout is how long the kernel may keep what is in dir.
-func (w *watcher) timeout(dir *node) time.Duration {
-	dir.at.Lock()
-	defer dir.at.Unlock()
-	if dir.wd > 0 {
-		return keptFor
-	}
-	return unwatched
 }
 
 func (w *watcher) drop(n *node) {
