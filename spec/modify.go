@@ -331,10 +331,11 @@ func (p Plan) runDir(d *Document) error {
 	return nil
 }
 
-// coveredByBind tells whether a mount of a host directory holds name.
+// coveredByBind tells whether a mount of a host directory holds name. A kept
+// directory does not count: it stands for a part of the root file system.
 func coveredByBind(d *Document, name string) bool {
 	return slices.ContainsFunc(d.mounts, func(m mount) bool {
-		return isBind(m.Mount) && under(name, destination(m.Destination))
+		return isBind(m.Mount) && !slices.Equal(m.Options, ownState()) && under(name, destination(m.Destination))
 	})
 }
 

@@ -408,6 +408,25 @@ func TestCheckFindsBrokenPromises(t *testing.T) {
 	}
 }
 
+// Kept directories lie below everything else, the client among it.
+func TestRewriteKeptDirectoriesComeFirst(t *testing.T) {
+	p := fullPlan()
+	p.State = []Bind{{"/data/usr_merged", "/usr", false}, {"/data/etc_merged", "/etc", false}}
+	got, err := Rewrite(read(t, "testdata/podman-plain.json"), p)
+	if err == nil {
+		got, err = Rewrite(got, p) // as when a bundle comes again
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) int {
+		return slices.IndexFunc(mustParse(t, got).Mounts(), func(m specs.Mount) bool { return m.Destination == name })
+	}
+	if at("/usr") != 0 || at("/etc") != 1 || at(ClientPath) < 2 || at("/etc/hosts") < 2 {
+		t.Errorf("/usr %d, /etc %d, the client %d, /etc/hosts %d", at("/usr"), at("/etc"), at(ClientPath), at("/etc/hosts"))
+	}
+}
+
 // A guard's place may be gone, and another in its stead, when a bundle comes again.
 func TestSourcesComeBack(t *testing.T) {
 	data := read(t, "testdata/docker.json")

@@ -15,7 +15,9 @@ import (
 // Case "semantics across the gofer": what host and sandbox see of each other's
 // changes in the workspace, and what of the host cannot be reached through it.
 func TestWorkspaceIsShared(t *testing.T) {
-	harness.Each(t, harness.Options{}, func(t *testing.T, h *harness.Harness) {
+	// Another profile for another image.
+	opts := harness.Options{Config: "[profiles.other]\n"}
+	harness.Each(t, opts, func(t *testing.T, h *harness.Harness) {
 		ws := h.Workspace()
 		h.Detached(ws, "box", harness.Busybox, "sleep", "300")
 		inside := func(script string) string {
@@ -70,7 +72,7 @@ func TestWorkspaceIsShared(t *testing.T) {
 					_ = c.Close()
 				}
 			}()
-			r := h.Podman("run", "--rm", "--runtime=lazaret", "-v", ws+":/workspace", harness.Debian, "python3", "-c",
+			r := h.Podman("run", "--rm", "--runtime=lazaret", "--annotation=dev.lazaret.profile=other", "-v", ws+":/workspace", harness.Debian, "python3", "-c",
 				"import socket; s = socket.socket(socket.AF_UNIX); s.connect('/workspace/host.sock')")
 			if r.Code != 1 || !strings.Contains(r.Stderr, "Error") {
 				t.Errorf("exit %d, stderr %q, want a refused connection", r.Code, r.Stderr)

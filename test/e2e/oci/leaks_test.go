@@ -67,15 +67,16 @@ func TestNothingLeaksIntoTheSandbox(t *testing.T) {
 
 		// What the sandbox sees of Lazaret.
 		sh := func(script string) harness.Result { return w.rt("exec", id, "sh", "-c", script) }
-		if got := sh("ls -a /run/lazaret").OK(t); strings.TrimPrefix(got, ".\n..\n") != "bin\nescalate\nguard\nterminfo" {
+		if got := sh("ls -a /run/lazaret").OK(t); strings.TrimPrefix(got, ".\n..\n") != "bin\nescalate\nguard\nsbin\nterminfo" {
 			t.Errorf("/run/lazaret holds %q", got)
 		}
-		if got := sh("cd /run/lazaret && ls bin guard").OK(t); got != "bin:\ngit\n\nguard:\nrefusals" {
+		if got := sh("cd /run/lazaret && ls bin guard sbin").OK(t); got != "bin:\ngit\n\nguard:\nrefusals\n\nsbin:\nlazaret-escalate" {
 			t.Errorf("/run/lazaret holds %q", got)
 		}
+		sh("cmp /run/lazaret/escalate /usr/local/bin/lazaret-escalate").OK(t) // a login shell's PATH
 		for _, try := range []string{
 			"echo x >/run/lazaret/x", "rm /run/lazaret/escalate", "mv /run/lazaret/escalate /tmp/", "echo x >/run/lazaret/escalate",
-			"echo x >/usr/local/bin/lazaret-escalate", "mkdir /run/lazaret/terminfo/z",
+			"echo x >/usr/local/bin/lazaret-escalate", "rm /usr/local/bin/lazaret-escalate", "mkdir /run/lazaret/terminfo/z",
 		} {
 			if r := sh(try); r.Code == 0 {
 				t.Errorf("the sandbox may %s", try)
