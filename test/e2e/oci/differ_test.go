@@ -138,6 +138,12 @@ func TestSameAsBareRunsc(t *testing.T) {
 				w.Eventually("bare runsc's stops", settle, func() bool { return strings.Contains(w.bare("state", w.id("d")).Stdout, `"stopped"`) })
 				continue
 			}
+			if s.name == "ps as a table's head" {
+				alone := func(run func(...string) harness.Result, id string) bool {
+					return !strings.Contains(run("ps", "--format", "json", id).Stdout, ",")
+				}
+				w.Eventually("the detached execs have ended", settle, func() bool { return alone(lazaret, w.id("c")) && alone(bare, w.id("d")) })
+			}
 			got := call(s.name, s.args, ours, run, w.id("c"), lazaret)
 			want := call(s.name, s.args, theirs, runTheirs, w.id("d"), bare)
 			if s.own {
