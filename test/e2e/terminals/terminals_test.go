@@ -248,14 +248,14 @@ func TestOddTerms(t *testing.T) {
 			})
 		}
 		t.Run("status tells", func(t *testing.T) {
-			h.Detached(ws, "odd", "-e", "TERM=nobody-knows-this", harness.Busybox, "sleep", "300")
+			h.Detached(ws, "odd", "-e", "TERM=nobody-knows-this", harness.Debian, "sleep", "300")
 			defer h.Podman("rm", "-f", "-t", "0", "odd")
 			if out := h.Run("lazaret", "status").OK(t); strings.Count(out, `note: terminal type "nobody-knows-this"`) != 1 {
 				t.Errorf("got %s", out)
 			}
 		})
 		t.Run("colour wishes", func(t *testing.T) {
-			got := h.Lazaret(ws, "-t", "-e", "COLORTERM=truecolor", "-e", "NO_COLOR=1", harness.Busybox, "sh", "-c", "echo $COLORTERM$NO_COLOR").OK(t)
+			got := h.Lazaret(ws, "-t", "-e", "COLORTERM=truecolor", "-e", "NO_COLOR=1", harness.Debian, "sh", "-c", "echo $COLORTERM$NO_COLOR").OK(t)
 			if got != "truecolor1\r" {
 				t.Errorf("got %q", got)
 			}
