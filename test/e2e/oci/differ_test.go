@@ -24,7 +24,7 @@ func (w *world) same(r harness.Result, bundle, root, id string) string {
 		{`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`, "TIME"},
 		{`"annotations": \{[^}]*\}`, "ANNOTATIONS"},
 		{`(?m)(^0 +\d.*\n)+`, "PROCESSES\n"}, // of ps
-		{`(?m)^\[1,\d+\]$`, "[1,N]"},
+		{`(?m)^\[1(,\d+)*\]$`, "[1 …]"}, // with or without a sleep of the script
 		{`"(usage|usage_in_usermode|usage_in_kernelmode|total|user|kernel|Usage|max|failcnt|rss|percpu)":[^,}]*`, `"$1":N`},
 		{`"percpu":\[[^]]*\]`, `"percpu":N`},
 		{`"pids":\{"current":\d+\}`, `"pids":N`},
@@ -137,12 +137,6 @@ func TestSameAsBareRunsc(t *testing.T) {
 				w.wait(w.id("c"), "stopped")
 				w.Eventually("bare runsc's stops", settle, func() bool { return strings.Contains(w.bare("state", w.id("d")).Stdout, `"stopped"`) })
 				continue
-			}
-			if s.name == "ps as a table's head" {
-				alone := func(run func(...string) harness.Result, id string) bool {
-					return !strings.Contains(run("ps", "--format", "json", id).Stdout, ",")
-				}
-				w.Eventually("the detached execs have ended", settle, func() bool { return alone(lazaret, w.id("c")) && alone(bare, w.id("d")) })
 			}
 			got := call(s.name, s.args, ours, run, w.id("c"), lazaret)
 			want := call(s.name, s.args, theirs, runTheirs, w.id("d"), bare)
