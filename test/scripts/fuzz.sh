@@ -30,6 +30,10 @@ one() {
 	# One worker: three targets share the machine's cores.
 	if "$GO" test -run='^$' -fuzz="^$name\$" -fuzztime="$4" -fuzzminimizetime=100x -parallel=1 "./$dir" >"$log" 2>&1; then
 		printf 'ok    %s %s: %s\n' "$dir" "$name" "$(grep '^fuzz: elapsed' "$log" | tail -n 1 | sed 's/^fuzz: //')"
+	elif grep -q '^ *context deadline exceeded$' "$log" && ! grep -qE 'Failing input written|_test\.go:|panic' "$log"; then
+		# The end of the time came in the middle of an input, which the go command
+		# takes for a failure (go.dev/issue/56238). Nothing was found.
+		printf 'ok    %s %s: its time ended within an input\n' "$dir" "$name"
 	else
 		cat "$log"
 		printf 'FAIL  %s %s\n' "$dir" "$name"
