@@ -141,8 +141,6 @@ func (f *guard) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadR
 		return nil, status(err)
 	}
 	defer h.done()
-	// Not by a pipe: splice(2) asks for one more round of calls than a small file is
-	// worth.
 	data, s := pread(h, buf, int64(in.Offset)) //nolint:gosec // a file offset
 	if !s.Ok() {
 		return nil, s
