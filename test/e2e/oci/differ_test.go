@@ -24,7 +24,7 @@ func (w *world) same(r harness.Result, bundle, root, id string) string {
 		{`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`, "TIME"},
 		{`"annotations": \{[^}]*\}`, "ANNOTATIONS"},
 		{`(?m)(^0 +\d.*\n)+`, "PROCESSES\n"}, // of ps
-		{`(?m)^\[1(,\d+)*\]$`, "[1 …]"}, // with or without a sleep of the script
+		{`(?m)^\[1(,\d+)*\]$`, "[1 …]"},      // with or without a sleep of the script
 		{`"(usage|usage_in_usermode|usage_in_kernelmode|total|user|kernel|Usage|max|failcnt|rss|percpu)":[^,}]*`, `"$1":N`},
 		{`"percpu":\[[^]]*\]`, `"percpu":N`},
 		{`"pids":\{"current":\d+\}`, `"pids":N`},
