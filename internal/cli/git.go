@@ -115,38 +115,56 @@ func gitArgs(c *cli.Context) (path string, extra []string, err error) {
 // gitDomain finds the domain of the workspace that path lies in: the nearest one
 // with something of an agent's, else that of path itself.
 func gitDomain(c *cli.Context, path string) (resolved, error) {
-	dir, err := domain.Canonical(path)
+	a, err := askedFor(c, path)
 	if err != nil {
 		return resolved{}, err
+	}
+	// In the agent's worktree it is the workspace that this belongs to.
+	if rel, err := filepath.Rel(filepath.Join(realPath(a.cfg.General.DataRoot), "domains"), a.dir); err == nil && filepath.IsLocal(rel) {
+		hash, rest, _ := strings.Cut(rel, "/")
+		if own, err := domain.ReadRecord(filepath.Join(a.cfg.General.DataRoot, "domains", hash)); err == nil && (rest == "worktree" || strings.HasPrefix(rest, "worktree/")) {
+			if err := c.Set("profile", own.Profile); err != nil {
+				return resolved{}, err
+			}
+			return resolveDomain(c, own.Workspace)
+		}
+	}
+	return a.nearest(c, "git")
+}
+
+// asked is where a command was called for, and by what its domain is found.
+type asked struct {
+	dir     string // canonical
+	profile string
+	cfg     *config.Config
+}
+
+func askedFor(c *cli.Context, path string) (a asked, err error) {
+	if a.dir, err = domain.Canonical(path); err != nil {
+		return a, err
 	}
 	env, err := hostenv.Detect(hostenv.Host())
 	if err != nil {
-		return resolved{}, err
+		return a, err
 	}
-	cfg, err := config.Load(configOptions(env, "", c.String("config")))
-	if err != nil {
-		return resolved{}, err
+	if a.cfg, err = config.Load(configOptions(env, "", c.String("config"))); err != nil {
+		return a, err
 	}
-	profile := c.String("profile")
-	if profile == "" {
-		profile = cfg.General.DefaultProfile
+	if a.profile = c.String("profile"); a.profile == "" {
+		a.profile = a.cfg.General.DefaultProfile
 	}
-	// In the agent's worktree it is the workspace that this belongs to.
-	if rel, err := filepath.Rel(filepath.Join(realPath(cfg.General.DataRoot), "domains"), dir); err == nil && filepath.IsLocal(rel) {
-		hash, rest, _ := strings.Cut(rel, "/")
-		if a, err := domain.ReadRecord(filepath.Join(cfg.General.DataRoot, "domains", hash)); err == nil && (rest == "worktree" || strings.HasPrefix(rest, "worktree/")) {
-			if err := c.Set("profile", a.Profile); err != nil {
-				return resolved{}, err
-			}
-			return resolveDomain(c, a.Workspace)
-		}
-	}
-	for up := dir; ; up = filepath.Dir(up) {
-		if _, err := os.Lstat(filepath.Join(domain.New(profile, up, cfg.General.DataRoot).Root, "git")); err == nil {
+	return a, nil
+}
+
+// nearest is the domain of the nearest directory from a.dir up whose Domain Root
+// has name, else that of a.dir.
+func (a asked) nearest(c *cli.Context, name string) (resolved, error) {
+	for up := a.dir; ; up = filepath.Dir(up) {
+		if _, err := os.Lstat(filepath.Join(domain.New(a.profile, up, a.cfg.General.DataRoot).Root, name)); err == nil {
 			return resolveDomain(c, up)
 		}
 		if up == "/" {
-			return resolveDomain(c, dir)
+			return resolveDomain(c, a.dir)
 		}
 	}
 }

@@ -15,8 +15,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/lazaret-dev/lazaret/internal/config"
-	"github.com/lazaret-dev/lazaret/internal/domain"
-	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/stateanchor"
 	"github.com/lazaret-dev/lazaret/internal/stateanchor/snapshot"
 	"github.com/lazaret-dev/lazaret/internal/stateanchor/tree"
@@ -108,30 +106,11 @@ func stateDomain(c *cli.Context) (resolved, error) {
 	if path == "" {
 		path = "."
 	}
-	dir, err := domain.Canonical(path)
+	a, err := askedFor(c, path)
 	if err != nil {
 		return resolved{}, err
 	}
-	env, err := hostenv.Detect(hostenv.Host())
-	if err != nil {
-		return resolved{}, err
-	}
-	cfg, err := config.Load(configOptions(env, "", c.String("config")))
-	if err != nil {
-		return resolved{}, err
-	}
-	profile := c.String("profile")
-	if profile == "" {
-		profile = cfg.General.DefaultProfile
-	}
-	for up := dir; ; up = filepath.Dir(up) {
-		if _, err := os.Lstat(filepath.Join(domain.New(profile, up, cfg.General.DataRoot).Root, "domain.json")); err == nil {
-			return resolveDomain(c, up)
-		}
-		if up == "/" {
-			return resolveDomain(c, dir)
-		}
-	}
+	return a.nearest(c, "domain.json")
 }
 
 // errNothingKept is what commands say of a domain without changes.
@@ -139,19 +118,28 @@ func errNothingKept(r resolved) error {
 	return fmt.Errorf("nothing is kept of profile %s in %s: the agent has changed nothing yet", r.anchor.Profile, r.anchor.Workspace)
 }
 
+// keptDomain is stateDomain for work on what is kept, in podman's user namespace
+// where the engine is rootless: done tells that the command was done again there.
+func keptDomain(c *cli.Context) (r resolved, done bool, err error) {
+	if r, err = stateDomain(c); err != nil {
+		return r, false, err
+	}
+	if _, err := os.Lstat(r.anchor.Root); errors.Is(err, fs.ErrNotExist) {
+		return r, false, errNothingKept(r)
+	}
+	if outsideUserNamespace(r) {
+		return r, true, inUserNamespace(c)
+	}
+	return r, false, nil
+}
+
 // withState runs work on the changes of a domain that nobody uses, as the root of
 // podman's user namespace where the engine is rootless: files there belong to its
 // subordinate ids.
 func withState(c *cli.Context, work func(r resolved) error) (err error) {
-	r, err := stateDomain(c)
-	if err != nil {
+	r, done, err := keptDomain(c)
+	if done || err != nil {
 		return err
-	}
-	if _, err := os.Lstat(r.anchor.Root); errors.Is(err, fs.ErrNotExist) {
-		return errNothingKept(r)
-	}
-	if outsideUserNamespace(r) {
-		return inUserNamespace(c)
 	}
 	return lockedState(c.Context, r, func() error { return work(r) })
 }

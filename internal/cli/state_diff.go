@@ -45,15 +45,9 @@ func runStateDiff(c *cli.Context) error {
 	if err := checkImageName(c.String("image")); err != nil {
 		return usageError("%s: %w", c.Command.HelpName, err)
 	}
-	r, err := stateDomain(c)
-	if err != nil {
+	r, done, err := keptDomain(c)
+	if done || err != nil {
 		return err
-	}
-	if _, err := os.Lstat(r.anchor.Root); errors.Is(err, fs.ErrNotExist) {
-		return errNothingKept(r)
-	}
-	if outsideUserNamespace(r) {
-		return inUserNamespace(c)
 	}
 	if snapshot.Interrupted(r.anchor.Root) {
 		if err := lockedState(c.Context, r, func() error { return nil }); err != nil {
