@@ -24,6 +24,7 @@ import (
 
 	"github.com/lazaret-dev/lazaret/internal/gitbranch"
 	"github.com/lazaret-dev/lazaret/internal/gitsentry"
+	"github.com/lazaret-dev/lazaret/internal/mountinfo"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
@@ -386,15 +387,15 @@ func removeMountpoint(path string) error {
 	}
 	path = filepath.Join(parent, filepath.Base(path)) // as the kernel tells it
 	for {
-		fstype, err := mountedAt(path)
+		m, mounted, err := mountinfo.At(path)
 		if err != nil {
 			return err
 		}
-		if fstype == "" {
+		if !mounted {
 			break
 		}
-		if fstype != guardFS {
-			return fmt.Errorf("a file system of type %s is mounted at %s, which is Lazaret's: unmount it", fstype, path)
+		if m.FSType != guardFS {
+			return fmt.Errorf("a file system of type %s is mounted at %s, which is Lazaret's: unmount it", m.FSType, path)
 		}
 		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 			return fmt.Errorf("unmount %s: %w", path, err)
@@ -408,22 +409,4 @@ func removeMountpoint(path string) error {
 		return fmt.Errorf("remove the guard's mount point %s: %w", path, err)
 	}
 	return nil
-}
-
-// mountedAt is the type of the uppermost file system mounted at a path without
-// symbolic links, "" for none (proc_pid_mountinfo(5)).
-func mountedAt(path string) (fstype string, err error) {
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return "", fmt.Errorf("look for mounts: %w", err)
-	}
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	for line := range strings.Lines(string(data)) {
-		before, after, ok := strings.Cut(line, " - ")
-		fields := strings.Fields(before)
-		if ok && len(fields) >= 5 && unescape.Replace(fields[4]) == path {
-			fstype, _, _ = strings.Cut(after, " ")
-		}
-	}
-	return fstype, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lazaret-dev/lazaret/internal/mountinfo"
 	"github.com/lazaret-dev/lazaret/internal/stateanchor/snapshot"
 )
 
@@ -464,18 +465,18 @@ func Mounted(root string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for mounts: %w", err)
 	}
-	all, err := mounts()
+	all, err := mountinfo.All()
 	if err != nil {
 		return nil, err
 	}
 	var points []string
 	for _, m := range all {
-		rel, err := filepath.Rel(root, m.point)
+		rel, err := filepath.Rel(root, m.Point)
 		if err != nil || !filepath.IsLocal(rel) {
 			continue
 		}
-		if own(rel) && !slices.Contains(points, m.point) {
-			points = append(points, m.point)
+		if own(rel) && !slices.Contains(points, m.Point) {
+			points = append(points, m.Point)
 		}
 	}
 	return points, nil

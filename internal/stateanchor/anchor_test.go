@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/internal/mountinfo"
 )
 
 const release13 = "ID=debian\nVERSION_ID=\"13\"\nVERSION_CODENAME=trixie\nPRETTY_NAME=\"Debian 13\"\n"
@@ -421,7 +423,7 @@ func TestWhatAKilledProcessLeft(t *testing.T) {
 	if err != nil || len(all) != 3 {
 		t.Errorf("mounted: %q, %v", all, err)
 	}
-	if entries, err := mounts(); err != nil || len(slices.DeleteFunc(entries, func(m mountEntry) bool { return !strings.HasPrefix(m.point, o.Root) })) != 3 {
+	if entries, err := mountinfo.All(); err != nil || len(slices.DeleteFunc(entries, func(m mountinfo.Entry) bool { return !strings.HasPrefix(m.Point, o.Root) })) != 3 {
 		t.Errorf("mounts are stacked: %v", err)
 	}
 	for _, gone := range []string{probeDir, imageDir, "opt_changes.new"} {

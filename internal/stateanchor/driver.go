@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/fixedpath"
+	"github.com/lazaret-dev/lazaret/internal/mountinfo"
 )
 
 const (
@@ -96,8 +97,8 @@ func mountFUSE(lower, changes, work *os.File, point string) (*fuseServer, error)
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	for deadline := time.Now().Add(fuseStart); ; time.Sleep(time.Millisecond) {
-		m, found, err := mountedAt(point)
-		if err == nil && found && strings.HasPrefix(m.fstype, "fuse") {
+		m, found, err := mountinfo.At(point)
+		if err == nil && found && strings.HasPrefix(m.FSType, "fuse") {
 			return s, nil
 		}
 		if err == nil && s.ended() {
@@ -152,12 +153,12 @@ func (t *tail) String() string {
 // has one open keeps it to itself.
 func unmount(point string) error {
 	for {
-		m, found, err := mountedAt(point)
+		m, found, err := mountinfo.At(point)
 		if err != nil || !found {
 			return err
 		}
-		if m.fstype != "overlay" && m.fstype != "fuse.fuse-overlayfs" {
-			return fmt.Errorf("a file system of type %s is mounted at %s, which is Lazaret's: unmount it", m.fstype, point)
+		if m.FSType != "overlay" && m.FSType != "fuse.fuse-overlayfs" {
+			return fmt.Errorf("a file system of type %s is mounted at %s, which is Lazaret's: unmount it", m.FSType, point)
 		}
 		err = unix.Unmount(point, unix.UMOUNT_NOFOLLOW)
 		if errors.Is(err, unix.EBUSY) {

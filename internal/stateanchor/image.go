@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lazaret-dev/lazaret/internal/mountinfo"
 )
 
 const (
@@ -32,15 +34,15 @@ func Layers(rootfs, tree string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the image's layers: %w", err)
 	}
-	m, mounted, err := mountedAt(real)
+	m, mounted, err := mountinfo.At(real)
 	if err != nil {
 		return nil, err
 	}
 	var lower []string
 	switch {
-	case mounted && m.fstype == "overlay":
-		lower = lowerDirs(m.options)
-	case mounted && m.fstype == "fuse.fuse-overlayfs":
+	case mounted && m.FSType == "overlay":
+		lower = lowerDirs(m.Options)
+	case mounted && m.FSType == "fuse.fuse-overlayfs":
 		// Its options are not told; engines keep them beside the mount.
 		data, err := os.ReadFile(filepath.Join(filepath.Dir(real), "lower"))
 		if err != nil {

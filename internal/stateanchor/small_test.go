@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lazaret-dev/lazaret/internal/mountinfo"
 )
 
 func TestNamesAreApart(t *testing.T) {
@@ -90,8 +92,8 @@ func TestLowerDirs(t *testing.T) {
 func FuzzMountinfo(f *testing.F) {
 	f.Add(`1 2 0:3 / /a\040b rw - overlay overlay rw,lowerdir=/x:/y` + "\n")
 	f.Fuzz(func(_ *testing.T, data string) {
-		for _, m := range parseMounts(data) {
-			lowerDirs(m.options)
+		for _, m := range mountinfo.Parse(data) {
+			lowerDirs(m.Options)
 		}
 	})
 }
