@@ -6,11 +6,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 )
 
 // copyProgram puts an executable copy of src at dst by rename. A copy, not a
 // link: the runtime directory is another file system, and an upgrade must not
-// change a program under a running sandbox.
+// change a program under a running sandbox. It keeps src's time of modification,
+// so that the program looks the same in all of a domain's containers.
 func copyProgram(src, dst string) (err error) {
 	in, err := os.Open(src)
 	if err != nil {
@@ -23,7 +25,11 @@ func copyProgram(src, dst string) (err error) {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	if err = errors.Join(err, out.Chmod(0o755), out.Close()); err != nil {
+	fi, statErr := in.Stat()
+	if err = errors.Join(err, statErr, out.Chmod(0o755), out.Close()); err == nil {
+		err = os.Chtimes(tmp, time.Time{}, fi.ModTime())
+	}
+	if err != nil {
 		return errors.Join(err, os.Remove(tmp))
 	}
 	return os.Rename(tmp, dst)

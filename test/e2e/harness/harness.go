@@ -113,6 +113,9 @@ func New(t *testing.T, opts Options) *Harness {
 // storage is where podman keeps this test's containers.
 func (h *Harness) storage() string { return filepath.Join(h.Home, ".local/share/containers/storage") }
 
+// overlayHome is what a podman that is ended in between leaves mounted on itself.
+func (h *Harness) overlayHome() string { return filepath.Join(h.storage(), "overlay") }
+
 func (h *Harness) storageConf() string {
 	return filepath.Join(h.Home, ".config/containers/storage.conf")
 }
@@ -377,11 +380,10 @@ func (h *Harness) close(keepMess bool) {
 		h.AssertNothingLeft()
 	}
 	h.end(h.processes())
-	// Files of the image's users belong to sub-uids of the user's, and podman
-	// keeps the store's overlay directory mounted on itself.
-	remove := []string{"sh", "-c", `umount -l "$1/overlay" 2>/dev/null; rm -rf "$1"`, "sh", h.storage()}
+	// Files of the image's users belong to sub-uids of the user's.
+	remove := []string{"sh", "-c", `umount -l "$1" 2>/dev/null; rm -rf "$2"`, "sh", h.overlayHome(), h.storage()}
 	if h.root != nil {
-		remove[4] = h.Dir
+		remove[5] = h.Dir
 	} else {
 		remove = append([]string{"podman", "unshare"}, remove...)
 	}

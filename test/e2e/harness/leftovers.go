@@ -41,12 +41,14 @@ func (h *Harness) Leftovers() []string {
 		left = append(left, fmt.Sprintf("process %d: %s", p.pid, p.cmdline))
 	}
 	// runsc keeps one empty network namespace for all its sandboxes without a
-	// network, podman the directory of its namespaces mounted on itself.
+	// network, podman the directories of its namespaces and of its layers mounted
+	// on themselves.
 	nullNet, netns := filepath.Join(h.Runtime, "runsc/null-netns"), filepath.Join(h.Runtime, "netns")
+	others := []string{nullNet, netns, h.overlayHome()}
 	// What each runsc program can do, asked once until the next boot.
 	features := filepath.Join(h.Runtime, "lazaret/runsc") + "/"
 	for _, mp := range h.mountPoints() {
-		if !h.mounts[mp] && mp != nullNet && mp != netns {
+		if !h.mounts[mp] && !slices.Contains(others, mp) {
 			left = append(left, "mount "+mp)
 		}
 	}
