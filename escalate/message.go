@@ -83,8 +83,11 @@ func (r *Request) check() error {
 		name, text string
 		limit      int
 	}{
-		{"command", r.Command, MaxCommand}, {"justification", r.Justification, MaxJustification},
-		{"cwd", r.CWD, MaxCWD}, {"profile", r.Profile, 32}, {"signature", r.Signature, 128},
+		{"command", r.Command, MaxCommand},
+		{"justification", r.Justification, MaxJustification},
+		{"cwd", r.CWD, MaxCWD},
+		{"profile", r.Profile, 32},
+		{"signature", r.Signature, 128},
 	} {
 		switch {
 		case len(f.text) > f.limit:

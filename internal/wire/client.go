@@ -19,10 +19,14 @@ import (
 // ErrNoCoordinator means that nobody answers at the control socket.
 var ErrNoCoordinator = errors.New("no coordinator answers")
 
+// maxHeaders bounds the headers of an answer.
+const maxHeaders = 64
+
 // Conn is one connection to a coordinator whose peer has been checked. It
 // carries one request, or one Client Session.
 type Conn struct {
 	c    *net.UnixConn
+	r    *bufio.Reader
 	peer unix.Ucred
 }
 
@@ -52,7 +56,7 @@ func Dial(socket string, timeout time.Duration) (*Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, uc.Close())
 	}
-	return &Conn{c: uc, peer: *cred}, nil
+	return &Conn{c: uc, r: bufio.NewReader(uc), peer: *cred}, nil
 }
 
 func checkPeer(cred *unix.Ucred, uid int, socket string) error {
@@ -85,6 +89,21 @@ func PeerCred(c *net.UnixConn) (*unix.Ucred, error) {
 // PeerPID is the coordinator's pid as seen from here, 0 across pid namespaces.
 func (c *Conn) PeerPID() int { return int(c.peer.Pid) }
 
+// Read reads what the coordinator sends after an answer, on a desk's connection.
+func (c *Conn) Read(p []byte) (int, error) { return c.r.Read(p) }
+
+// Write sends on a desk's connection; it fails when the coordinator does not read
+// for as long as timeout.
+func (c *Conn) Write(p []byte, timeout time.Duration) error {
+	if err := c.c.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+		return fmt.Errorf("send to the coordinator: %w", err)
+	}
+	if _, err := c.c.Write(p); err != nil {
+		return fmt.Errorf("send to the coordinator: %w", err)
+	}
+	return nil
+}
+
 // Close ends the connection, and with it a session that it carries.
 func (c *Conn) Close() error { return c.c.Close() }
 
@@ -109,7 +128,7 @@ func (c *Conn) Call(path string, in, out any, timeout time.Duration) error {
 	if _, err := c.c.Write(req.Bytes()); err != nil {
 		return fmt.Errorf("send %s to the coordinator: %w", path, err)
 	}
-	status, answer, err := readResponse(c.c)
+	status, answer, err := readResponse(c.r)
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return fmt.Errorf("coordinator (pid %d) did not answer %s within %s: it may be stopped or overloaded; look at it with ps, or end it and try again", c.peer.Pid, path, timeout)
@@ -130,14 +149,14 @@ func (c *Conn) Call(path string, in, out any, timeout time.Duration) error {
 }
 
 // readResponse reads one response with a Content-Length from r, and not one
-// byte past it for the connection may go on as a session.
-func readResponse(r io.Reader) (status int, body []byte, err error) {
-	br := bufio.NewReader(io.LimitReader(r, MaxBody+8192))
-	line, err := br.ReadString('\n')
+// byte past it for the connection may go on as a session. A line of its head is
+// at most as long as the reader's buffer.
+func readResponse(r *bufio.Reader) (status int, body []byte, err error) {
+	line, err := r.ReadSlice('\n')
 	if err != nil {
 		return 0, nil, unexpectedEOF(err)
 	}
-	proto, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	proto, rest, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
 	code, _, _ := strings.Cut(rest, " ")
 	if !strings.HasPrefix(proto, "HTTP/1.") {
 		return 0, nil, fmt.Errorf("not an HTTP answer: %.40q", line)
@@ -146,16 +165,19 @@ func readResponse(r io.Reader) (status int, body []byte, err error) {
 		return 0, nil, fmt.Errorf("bad HTTP status %.10q", code)
 	}
 	length := -1
-	for {
-		line, err := br.ReadString('\n')
+	for n := 0; ; n++ {
+		line, err := r.ReadSlice('\n')
 		if err != nil {
 			return 0, nil, unexpectedEOF(err)
 		}
-		line = strings.TrimSpace(line)
-		if line == "" {
+		text := strings.TrimSpace(string(line))
+		if text == "" {
 			break
 		}
-		k, v, _ := strings.Cut(line, ":")
+		if n == maxHeaders {
+			return 0, nil, fmt.Errorf("answer has more than %d headers", maxHeaders)
+		}
+		k, v, _ := strings.Cut(text, ":")
 		if strings.EqualFold(k, "Content-Length") {
 			n, err := strconv.Atoi(strings.TrimSpace(v))
 			if err != nil || n < 0 || n > MaxBody || (length >= 0 && n != length) {
@@ -168,7 +190,7 @@ func readResponse(r io.Reader) (status int, body []byte, err error) {
 		return 0, nil, errors.New("answer without Content-Length")
 	}
 	body = make([]byte, length)
-	if _, err := io.ReadFull(br, body); err != nil {
+	if _, err := io.ReadFull(r, body); err != nil {
 		return 0, nil, unexpectedEOF(err)
 	}
 	return status, body, nil

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"strings"
@@ -28,7 +29,7 @@ func TestReadResponse(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			status, body, err := readResponse(strings.NewReader(tt.in))
+			status, body, err := readResponse(bufio.NewReader(strings.NewReader(tt.in)))
 			if (err != nil) != tt.fails || status != tt.status || string(body) != tt.body {
 				t.Errorf("got %d %q %v", status, body, err)
 			}
@@ -36,11 +37,21 @@ func TestReadResponse(t *testing.T) {
 	}
 }
 
+func TestReadResponseLeavesTheRest(t *testing.T) {
+	r := bufio.NewReader(strings.NewReader("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}{\"type\":\"ask\"}\n"))
+	if _, _, err := readResponse(r); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(r); err != nil || string(rest) != "{\"type\":\"ask\"}\n" {
+		t.Errorf("left %q, %v", rest, err)
+	}
+}
+
 func FuzzReadResponse(f *testing.F) {
 	f.Add([]byte("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}"))
 	f.Add([]byte("HTTP/1.1 500 x\r\nContent-Length: 99999999999999999999\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		status, body, err := readResponse(io.LimitReader(bytes.NewReader(data), 4*MaxBody))
+		status, body, err := readResponse(bufio.NewReader(bytes.NewReader(data)))
 		if err == nil && (status < 100 || status > 599 || len(body) > MaxBody) {
 			t.Fatalf("accepted status %d, %d bytes", status, len(body))
 		}
