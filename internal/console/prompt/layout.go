@@ -93,12 +93,12 @@ func (m *Model) cut(s string) string {
 
 func (m *Model) title() Line {
 	s := " Lazaret: may this run on the host?"
-	if n := m.o.Ask.Waiting; n > 1 {
+	if n := m.ask.Waiting; n > 1 {
 		s += fmt.Sprintf("  1 of %d", n)
 	}
 	if m.o.Width < 60 {
 		s = " Lazaret: run this on the host?"
-		if n := m.o.Ask.Waiting; n > 1 {
+		if n := m.ask.Waiting; n > 1 {
 			s += fmt.Sprintf(" 1/%d", n)
 		}
 	}
@@ -108,7 +108,7 @@ func (m *Model) title() Line {
 
 // lines lays the whole request out.
 func (m *Model) lines() []Line {
-	a, c := &m.o.Ask, &m.command
+	a, c := &m.ask, m.view
 	var out []Line
 	field := func(label string, ps []piece) { out = append(out, wrap(label, Faint, ps, m.width())...) }
 	note := func(label, s string) {
@@ -132,30 +132,29 @@ func (m *Model) lines() []Line {
 	if a.Dropped > 0 {
 		note("note      ", fmt.Sprintf("%d more requests of this session were refused: too many at a time", a.Dropped))
 	}
-	for _, n := range c.Notes {
+	for _, n := range c.Warnings {
 		note("note      ", n)
 	}
 	if m.edited {
 		note("edited    ", "by you; the agent had asked for what stands at the end")
 	}
 	switch {
-	case c.Fault != "":
-		note("cannot run", " "+c.Fault)
+	case c.Err != nil:
+		note("cannot run", " "+c.Err.Error())
 		out = append(out, Line{{"command:", Strong}})
-		out = append(out, wrap("  ", Plain, quoted(c.Text), m.width())...)
+		out = append(out, wrap("  ", Plain, quoted(c.Command), m.width())...)
 	case c.Shell:
 		field("shell     ", prose(c.Program))
-		note("note      ", "the shell of the host runs this line, with all that it may mean")
-		if s := odd(c.Text); s != "" {
+		if s := odd(c.Command); s != "" {
 			note("note      ", "has "+s)
 		}
-		out = append(out, Line{{m.cut(fmt.Sprintf("command line, %d bytes:", len(c.Text))), Strong}})
-		out = append(out, wrap("  ", Plain, quoted(c.Text), m.width())...)
+		out = append(out, Line{{m.cut(fmt.Sprintf("command line, %d bytes:", len(c.Command))), Strong}})
+		out = append(out, wrap("  ", Plain, quoted(c.Command), m.width())...)
 	default:
 		field("program   ", prose(c.Program))
-		out = append(out, Line{{m.cut(fmt.Sprintf("%s, %d bytes:", arguments(len(c.Words)), len(c.Text))), Strong}})
-		digits := len(fmt.Sprint(len(c.Words)))
-		for i, w := range c.Words {
+		out = append(out, Line{{m.cut(fmt.Sprintf("%s, %d bytes:", arguments(len(c.Argv)), len(c.Command))), Strong}})
+		digits := len(fmt.Sprint(len(c.Argv)))
+		for i, w := range c.Argv {
 			out = append(out, wrap(fmt.Sprintf("  %*d  ", digits, i+1), Faint, quoted(w), m.width())...)
 			if s := odd(w); s != "" {
 				note(strings.Repeat(" ", digits+4)+"^ ", "has "+s)
@@ -163,7 +162,7 @@ func (m *Model) lines() []Line {
 		}
 	}
 	end := "end of the command"
-	if n := len(c.Words); n > 0 && c.Fault == "" {
+	if n := len(c.Argv); n > 0 && c.Err == nil && !c.Shell {
 		end = "end of " + arguments(n)
 	}
 	out = append(out, Line{{m.cut(end), Faint}})
@@ -283,7 +282,7 @@ func (m *Model) state() string {
 		parts = append(parts, "...")
 	case m.early:
 		parts = append(parts, "key ignored: pause, then press one")
-	case m.command.Fault != "":
+	case m.view.Err != nil:
 		parts = append(parts, "cannot be approved")
 	case m.seen < len(m.body):
 		parts = append(parts, fmt.Sprintf("read on to approve: space (%d of %d)", m.seen, len(m.body)))

@@ -11,26 +11,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/escalate/policy"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
-// Command is what the policy makes of a command, as a person is to see it.
-type Command struct {
-	Text    string
-	Words   []string // as they will be passed on; nil where Shell or Fault is set
-	Shell   bool     // the host's shell runs it, as a person approves it
-	Program string   // absolute path of what Words[0] is, or of the shell
-	Dir     string   // where on the host it will run
-	Notes   []string // what a person should know, made by Lazaret
-	Fault   string   // why it cannot be run: then it cannot be approved either
-}
-
 // Options are what a Model starts with.
 type Options struct {
-	Ask wire.Ask
-	// Inspect applies the policy to a command: the request's, and each that it is
-	// edited to.
-	Inspect func(command string) Command
+	Ask  *wire.Ask
+	View *policy.View // of the request's own command
+	// Inspect applies the policy to what a person makes of the command.
+	Inspect func(command string) *policy.View
 	Width   int // of the screen, in columns
 	Height  int // in rows
 	Now     time.Time
@@ -49,9 +39,9 @@ const (
 // Answer is what a person decided.
 type Answer struct {
 	Verb     Verb
-	Command  string // what is to run, of Approve: exactly what was shown
-	Remember bool   // of Approve: this exact command, for the session
-	Reason   string // of Deny, "" for none
+	View     *policy.View // of Approve: what was shown, and is to run
+	Remember bool         // of Approve: this exact command, for the session
+	Reason   string       // of Deny, "" for none
 }
 
 // Quiet is how long no key may come before one that answers, and Settle how long
@@ -76,7 +66,8 @@ const (
 // Model is one request before a person.
 type Model struct {
 	o       Options
-	command Command
+	ask     wire.Ask
+	view    *policy.View
 	edited  bool
 	mode    mode
 	line    editor
@@ -93,21 +84,20 @@ type Model struct {
 
 // New returns the model of a request that is shown from o.Now on.
 func New(o Options) *Model {
-	m := &Model{o: o, last: o.Now, now: o.Now, dirty: true}
-	m.command = o.Inspect(o.Ask.Command)
+	m := &Model{o: o, ask: *o.Ask, view: o.View, last: o.Now, now: o.Now, dirty: true}
 	m.layout()
 	return m
 }
 
 // ID is the request's.
-func (m *Model) ID() string { return m.o.Ask.ID }
+func (m *Model) ID() string { return m.ask.ID }
 
 // SetWaiting takes newer counts of the session's requests, as in wire.Ask.
 func (m *Model) SetWaiting(waiting, dropped int) {
-	if dropped != m.o.Ask.Dropped {
+	if dropped != m.ask.Dropped {
 		m.dirty = true
 	}
-	m.o.Ask.Waiting, m.o.Ask.Dropped = waiting, dropped
+	m.ask.Waiting, m.ask.Dropped = waiting, dropped
 }
 
 // Resize sets the screen's size, in columns and rows.
@@ -158,9 +148,9 @@ func (m *Model) answer(name string, quiet bool) {
 	var a Answer
 	switch name {
 	case "a":
-		a = Answer{Verb: Approve, Command: m.command.Text}
+		a = Answer{Verb: Approve, View: m.view}
 	case "s":
-		a = Answer{Verb: Approve, Command: m.command.Text, Remember: true}
+		a = Answer{Verb: Approve, View: m.view, Remember: true}
 	case "d":
 		a = Answer{Verb: Deny}
 	case "q":
@@ -175,7 +165,7 @@ func (m *Model) answer(name string, quiet bool) {
 	}
 	switch name {
 	case "e":
-		m.mode, m.line = editing, newEditor(m.command.Text, wireCommand)
+		m.mode, m.line = editing, newEditor(m.view.Command, wireCommand)
 		m.dirty = true
 		m.layout()
 	case "r":
@@ -213,8 +203,8 @@ func (m *Model) take(command string) {
 	if strings.TrimSpace(command) == "" {
 		return
 	}
-	m.command = m.o.Inspect(command)
-	m.edited = command != m.o.Ask.Command
+	m.view = m.o.Inspect(command)
+	m.edited = command != m.ask.Command
 	m.top, m.seen, m.body = 0, 0, nil
 }
 
@@ -251,7 +241,7 @@ func (m *Model) Tick(now time.Time) (Answer, bool) {
 // Approvable reports whether what is shown can be approved: it can be run, and
 // all of it was on the screen.
 func (m *Model) Approvable() bool {
-	return m.command.Fault == "" && m.seen >= len(m.body) && m.mode == reading
+	return m.view.Err == nil && m.seen >= len(m.body) && m.mode == reading
 }
 
 func (m *Model) scroll(by int) {
@@ -285,9 +275,9 @@ func (m *Model) layout() {
 
 // left is the time until the client gives up.
 func (m *Model) left() string {
-	if m.o.Ask.Deadline.IsZero() {
+	if m.ask.Deadline.IsZero() {
 		return ""
 	}
-	d := max(0, m.o.Ask.Deadline.Sub(m.now)).Round(time.Second)
+	d := max(0, m.ask.Deadline.Sub(m.now)).Round(time.Second)
 	return fmt.Sprintf("%d:%02d left", int(d.Minutes()), int(d.Seconds())%60)
 }

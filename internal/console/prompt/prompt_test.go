@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lazaret-dev/lazaret/escalate/policy"
 	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -31,21 +33,23 @@ func ask(command string) wire.Ask {
 }
 
 // inspect splits at single spaces, and takes a semicolon for the shell's.
-func inspect(command string) Command {
-	c := Command{Text: command, Program: "/usr/bin/aws", Dir: "/home/dev/project/sub"}
+func inspect(command string) *policy.View {
+	v := &policy.View{Command: command, Program: "/usr/bin/aws", Dir: "/home/dev/project/sub"}
 	switch {
 	case strings.Contains(command, "!"):
-		c.Fault = "no such program"
+		v.Err = errors.New("no such program")
 	case strings.ContainsAny(command, ";\n|"):
-		c.Shell, c.Program = true, "/bin/bash"
+		v.Shell, v.Program = true, "/usr/bin/dash"
+		v.Argv = []string{"/bin/sh", "-c", command}
+		v.Warnings = []string{"runs in the host's shell: it has ';'"}
 	default:
-		c.Words = strings.Split(command, " ")
+		v.Argv = strings.Split(command, " ")
 	}
-	return c
+	return v
 }
 
 func open(a wire.Ask, w, h int) *Model {
-	return New(Options{Ask: a, Inspect: inspect, Width: w, Height: h, Now: start()})
+	return New(Options{Ask: &a, View: inspect(a.Command), Inspect: inspect, Width: w, Height: h, Now: start()})
 }
 
 func frame(m *Model) string {
@@ -54,12 +58,6 @@ func frame(m *Model) string {
 		b.WriteString(strings.TrimRight(l.Text(), " ") + "\n")
 	}
 	return b.String()
-}
-
-func words(ws ...string) func(string) Command {
-	return func(command string) Command {
-		return Command{Text: command, Words: ws, Program: "/usr/bin/" + "x", Dir: "/home/dev/project"}
-	}
 }
 
 func TestFrames(t *testing.T) {
@@ -82,7 +80,9 @@ func TestFrames(t *testing.T) {
 			return open(a, w, h)
 		}},
 		"hard80": {80, 60, func(w, h int) *Model {
-			return New(Options{Ask: ask(strings.Join(hard, " ")), Inspect: words(hard...), Width: w, Height: h, Now: start()})
+			a := ask(strings.Join(hard, " "))
+			v := &policy.View{Command: a.Command, Argv: hard, Program: "/usr/bin/x", Dir: "/home/dev/project"}
+			return New(Options{Ask: &a, View: v, Inspect: inspect, Width: w, Height: h, Now: start()})
 		}},
 		"edit80": {80, 24, func(w, h int) *Model {
 			m := open(ask("aws sts get-caller-identity"), w, h)
@@ -143,6 +143,22 @@ func press(m *Model, at time.Time, pause time.Duration, keys ...string) (Answer,
 	return m.Tick(at.Add(time.Second))
 }
 
+// answer is an Answer that compares.
+type answer struct {
+	Verb     Verb
+	Command  string
+	Remember bool
+	Reason   string
+}
+
+func flat(a Answer) answer {
+	f := answer{Verb: a.Verb, Remember: a.Remember, Reason: a.Reason}
+	if a.View != nil {
+		f.Command = a.View.Command
+	}
+	return f
+}
+
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	const command = "aws sts get-caller-identity"
@@ -152,29 +168,29 @@ func TestKeys(t *testing.T) {
 		at    time.Time
 		pause time.Duration
 		keys  []string
-		want  Answer
+		want  answer
 	}{
-		{"approve", later, 0, []string{"a"}, Answer{Verb: Approve, Command: command}},
-		{"approve, upper case", later, 0, []string{"A"}, Answer{Verb: Approve, Command: command}},
-		{"deny", later, 0, []string{"d"}, Answer{Verb: Deny}},
-		{"abort", later, 0, []string{"Q"}, Answer{Verb: Abort}},
-		{"allow for the session", later, 0, []string{"s"}, Answer{Verb: Approve, Command: command, Remember: true}},
-		{"deny with a reason", later, time.Second, []string{"r", "n", "o", "enter"}, Answer{Verb: Deny, Reason: "no"}},
-		{"edit", later, time.Second, []string{"e", "ctrl+u", "i", "d", "enter", "a"}, Answer{Verb: Approve, Command: "id"}},
-		{"edit and leave it", later, time.Second, []string{"e", "ctrl+u", "esc", "a"}, Answer{Verb: Approve, Command: command}},
-		{"an edited command is not remembered", later, time.Second, []string{"e", "x", "enter", "s"}, Answer{}},
-		{"an edit that faults is not approved", later, time.Second, []string{"e", "!", "enter", "a"}, Answer{}},
-		{"too early", start().Add(100 * time.Millisecond), 0, []string{"a"}, Answer{}},
-		{"typed on for the agent", later, 100 * time.Millisecond, []string{"a", "n", "d"}, Answer{}},
-		{"typed on, then a fresh key", later, time.Second, []string{"x", "a"}, Answer{Verb: Approve, Command: command}},
-		{"a key right after another", later, 100 * time.Millisecond, []string{"x", "a"}, Answer{}},
-		{"other keys", later, time.Second, []string{"enter", "y", "esc", "ctrl+c", "alt+a", "ctrl+a"}, Answer{}},
+		{"approve", later, 0, []string{"a"}, answer{Verb: Approve, Command: command}},
+		{"approve, upper case", later, 0, []string{"A"}, answer{Verb: Approve, Command: command}},
+		{"deny", later, 0, []string{"d"}, answer{Verb: Deny}},
+		{"abort", later, 0, []string{"Q"}, answer{Verb: Abort}},
+		{"allow for the session", later, 0, []string{"s"}, answer{Verb: Approve, Command: command, Remember: true}},
+		{"deny with a reason", later, time.Second, []string{"r", "n", "o", "enter"}, answer{Verb: Deny, Reason: "no"}},
+		{"edit", later, time.Second, []string{"e", "ctrl+u", "i", "d", "enter", "a"}, answer{Verb: Approve, Command: "id"}},
+		{"edit and leave it", later, time.Second, []string{"e", "ctrl+u", "esc", "a"}, answer{Verb: Approve, Command: command}},
+		{"an edited command is not remembered", later, time.Second, []string{"e", "x", "enter", "s"}, answer{}},
+		{"an edit that faults is not approved", later, time.Second, []string{"e", "!", "enter", "a"}, answer{}},
+		{"too early", start().Add(100 * time.Millisecond), 0, []string{"a"}, answer{}},
+		{"typed on for the agent", later, 100 * time.Millisecond, []string{"a", "n", "d"}, answer{}},
+		{"typed on, then a fresh key", later, time.Second, []string{"x", "a"}, answer{Verb: Approve, Command: command}},
+		{"a key right after another", later, 100 * time.Millisecond, []string{"x", "a"}, answer{}},
+		{"other keys", later, time.Second, []string{"enter", "y", "esc", "ctrl+c", "alt+a", "ctrl+a"}, answer{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			got, ok := press(open(ask(command), 80, 24), c.at, c.pause, c.keys...)
-			if got != c.want || ok != (c.want != Answer{}) {
-				t.Errorf("got %+v %v, want %+v", got, ok, c.want)
+			if flat(got) != c.want || ok != (c.want != answer{}) {
+				t.Errorf("got %+v %v, want %+v", flat(got), ok, c.want)
 			}
 		})
 	}
@@ -234,7 +250,7 @@ func TestLongCommandsAreReadFirst(t *testing.T) {
 		}
 		m.Resize(79, 23) // the same text
 		step("a")
-		if got, ok := m.Tick(at.Add(time.Second)); !ok || got.Command != command {
+		if got, ok := m.Tick(at.Add(time.Second)); !ok || flat(got).Command != command {
 			t.Errorf("%v: not approved after all was read: %+v", size, got)
 		}
 	}
@@ -332,7 +348,7 @@ func FuzzFrame(f *testing.F) {
 		w, h = 20+max(0, w%200), 12+max(0, h%80)
 		a := ask(command)
 		a.Justification = why
-		m := New(Options{Ask: a, Inspect: inspect, Width: w, Height: h, Now: start()})
+		m := New(Options{Ask: &a, View: inspect(command), Inspect: inspect, Width: w, Height: h, Now: start()})
 		for range 3 {
 			lines := m.Frame()
 			if len(lines) != h {
