@@ -10,6 +10,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -55,8 +56,8 @@ type View struct {
 
 // Host is the developer's side, as far as commands depend on it.
 type Host struct {
-	// Path is the developer's PATH.
-	Path string
+	Path string // the developer's PATH
+	Home string // his home, "" for none
 	// Agents are directories that agents write to: workspaces of all domains, and
 	// Lazaret's data_root. Nothing in them is executed. Absolute.
 	Agents []string
@@ -65,7 +66,7 @@ type Host struct {
 // FromEnvironment describes the host by the PATH of this process and by the
 // workspaces of all domains below dataRoot.
 func FromEnvironment(dataRoot string) *Host {
-	h := &Host{Path: os.Getenv("PATH"), Agents: []string{dataRoot}}
+	h := &Host{Path: os.Getenv("PATH"), Home: os.Getenv("HOME"), Agents: []string{dataRoot}}
 	roots, err := os.ReadDir(path.Join(dataRoot, "domains"))
 	if err != nil {
 		return h // no domain has been yet; an ask brings its own workspace
@@ -82,14 +83,16 @@ func FromEnvironment(dataRoot string) *Host {
 // it, would do on the host. It does not run anything and never fails: see Err.
 func Evaluate(h *Host, ask *wire.Ask, command string) *View {
 	v := &View{Command: command}
-	agents := openTrees(append(slices.Clone(h.Agents), ask.Domain.Workspace))
-	v.locate(ask)
+	agents := h.trees(ask)
+	nowhere := v.locate(ask)
 	var marks string
 	switch {
+	case nowhere != nil:
+		v.Err = nowhere
 	case !utf8.ValidString(command) || strings.ContainsRune(command, 0):
-		v.Err = fmt.Errorf("the command is not text")
+		v.Err = errors.New("the command is not text")
 	case strings.TrimSpace(command) == "":
-		v.Err = fmt.Errorf("the command is empty")
+		v.Err = errors.New("the command is empty")
 	case strings.IndexFunc(command, isMeta) >= 0:
 		v.Shell = true
 		v.Argv = []string{shell, "-c", command}
@@ -114,11 +117,11 @@ func (v *View) Same(o *View) error {
 	case v.Err != nil:
 		return v.Err
 	case v.Shell != o.Shell || !slices.Equal(v.Argv, o.Argv):
-		return fmt.Errorf("the command is another than the one that was approved")
+		return errors.New("the command is another than the one that was approved")
 	case v.Program != o.Program || v.program != o.program:
 		return fmt.Errorf("the program %s has changed since it was approved", strconv.QuoteToASCII(v.Program))
 	case v.Dir != o.Dir || v.dir != o.dir:
-		return fmt.Errorf("the working directory has changed since it was approved")
+		return errors.New("the working directory has changed since it was approved")
 	}
 	return nil
 }
@@ -159,8 +162,8 @@ func (v *View) askWhy(h *Host, agents trees, ask *wire.Ask, marks string) string
 	if r, found := firstRune(v.Command, func(r rune) bool { return !Plain(r) }); found {
 		return fmt.Sprintf("it has the character %U", r)
 	}
-	if slices.Contains(v.Argv, "") {
-		return "it has an empty word"
+	if _, _, err := agents.real(h.Home); h.Home != "" && errors.Is(err, errAgents) {
+		return "your home is in a workspace, and with it what programs read their settings from"
 	}
 	for _, prefix := range ask.AutoApprove {
 		if !matches(prefix, v.Argv) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,7 +32,7 @@ type trees []tree
 
 type tree struct {
 	path string
-	id   fileID // zero where it is not there
+	id   fileID // of no file where it is not there
 }
 
 func openTrees(dirs []string) trees {
@@ -53,21 +54,15 @@ func openTrees(dirs []string) trees {
 	return out
 }
 
-// hold reports whether the absolute path p, whose directories are no symbolic
-// links, is or lies in one of the trees, also where it is mounted elsewhere.
-func (ts trees) hold(p string) bool {
-	for dir := path.Clean(p); ; dir = path.Dir(dir) {
-		var st unix.Stat_t
-		err := unix.Lstat(dir, &st)
-		for _, t := range ts {
-			if dir == t.path || err == nil && t.id != (fileID{}) && t.id == (fileID{dev: st.Dev, ino: st.Ino}) {
-				return true
-			}
-		}
-		if dir == "/" {
-			return false
+// root reports whether the directory p, or file, is one of the trees' roots, also
+// where that is mounted elsewhere.
+func (ts trees) root(p string, st *unix.Stat_t) bool {
+	for _, t := range ts {
+		if p == t.path || t.id == (fileID{dev: st.Dev, ino: st.Ino}) {
+			return true
 		}
 	}
+	return false
 }
 
 // errAgents means that a path leads through a place that an agent writes to.
@@ -76,51 +71,59 @@ var errAgents = errors.New("leads through a directory that agents write to")
 // real follows every symbolic link of the absolute path p and refuses one whose
 // way, not only its end, leads through the trees: a link there can be bent at any
 // time.
-func (ts trees) real(p string) (string, error) {
-	rest := strings.Split(path.Clean(p), "/")[1:]
-	at := "/"
-	for links := 0; len(rest) > 0; {
+func (ts trees) real(p string) (string, unix.Stat_t, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat("/", &st); err != nil {
+		return "", st, err
+	}
+	if ts.root("/", &st) {
+		return "", st, errAgents
+	}
+	at, links := "/", 0
+	for rest := strings.Split(p, "/"); len(rest) > 0; {
 		name := rest[0]
 		rest = rest[1:]
 		switch name {
 		case "", ".":
 			continue
 		case "..":
-			at = path.Dir(at)
+			at = path.Dir(at) // no link, and looked at before
+			if err := unix.Lstat(at, &st); err != nil {
+				return "", st, err
+			}
 			continue
 		}
 		next := path.Join(at, name)
-		if ts.hold(next) {
-			return "", errAgents
+		err := unix.Lstat(next, &st)
+		switch {
+		case ts.root(next, &st): // whether it is there or not
+			return "", st, errAgents
+		case err != nil:
+			return "", st, err
+		case st.Mode&unix.S_IFMT != unix.S_IFLNK:
+			at = next
+			continue
 		}
 		target, err := os.Readlink(next)
 		if err != nil {
-			if !errors.Is(err, unix.EINVAL) {
-				return "", err
-			}
-			at = next // no symbolic link
-			continue
+			return "", st, err
 		}
 		if links++; links > maxLinks {
-			return "", fmt.Errorf("%s: %w", p, unix.ELOOP)
+			return "", st, unix.ELOOP
 		}
 		if path.IsAbs(target) {
 			at = "/"
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 	}
-	return at, nil
+	return at, st, nil
 }
 
 // executable resolves the absolute path p, which must lead to a program that no
 // agent can write or bend.
 func (ts trees) executable(p string) (string, fileID, error) {
-	real, err := ts.real(p)
+	real, st, err := ts.real(p)
 	if err != nil {
-		return "", fileID{}, err
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(real, &st); err != nil {
 		return "", fileID{}, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -153,7 +156,7 @@ func (ts trees) find(list, name string) (string, fileID, error) {
 		if !path.IsAbs(dir) {
 			continue
 		}
-		real, id, err := ts.executable(path.Join(dir, name))
+		real, id, err := ts.executable(dir + "/" + name) // not cleaned: dots after a link are its target's
 		if err == nil {
 			return real, id, nil
 		}
@@ -182,16 +185,42 @@ func (ts trees) shared(program string) string {
 	return ""
 }
 
+// Leads returns a function that tells whether a variable's value names a place
+// that agents write to, alone, in a list, or somewhere in a text.
+func (h *Host) Leads(ask *wire.Ask) func(value string) bool {
+	ts := h.trees(ask)
+	return func(value string) bool {
+		for _, t := range ts {
+			if strings.Contains(value+"/", t.path+"/") {
+				return true
+			}
+		}
+		for _, p := range filepath.SplitList(value) {
+			if !path.IsAbs(p) {
+				continue
+			}
+			if _, _, err := ts.real(p); errors.Is(err, errAgents) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func (h *Host) trees(ask *wire.Ask) trees {
+	return openTrees(append(slices.Clone(h.Agents), ask.Domain.Workspace))
+}
+
 // CleanPath is the PATH list without what is not absolute and what leads to a
 // place that agents write to.
 func (h *Host) CleanPath(ask *wire.Ask) string {
-	ts := openTrees(append(append([]string{}, h.Agents...), ask.Domain.Workspace))
+	ts := h.trees(ask)
 	var out []string
 	for _, dir := range filepath.SplitList(h.Path) {
 		if !path.IsAbs(dir) {
 			continue
 		}
-		if _, err := ts.real(dir); err == nil {
+		if _, _, err := ts.real(dir); err == nil {
 			out = append(out, dir)
 		}
 	}
@@ -201,7 +230,7 @@ func (h *Host) CleanPath(ask *wire.Ask) string {
 // locate maps the sandbox's working directory to the host's. Where it leads out
 // of the workspace, the workspace itself stands in for it; / does where there is
 // none.
-func (v *View) locate(ask *wire.Ask) {
+func (v *View) locate(ask *wire.Ask) error {
 	fd, err := openDir(ask)
 	if err != nil {
 		v.DirNote = "the working directory " + strconv.QuoteToASCII(ask.CWD) + " " + err.Error()
@@ -212,8 +241,25 @@ func (v *View) locate(ask *wire.Ask) {
 		err = errors.Join(err, unix.Close(fd))
 	}
 	if err != nil {
-		v.Err = fmt.Errorf("no working directory: %w", err)
+		return fmt.Errorf("no working directory: %w", err)
 	}
+	return nil
+}
+
+// OpenDir opens the directory that v says, as long as it is the same one.
+func (v *View) OpenDir(ask *wire.Ask) (*os.File, error) {
+	open := openDir
+	if v.DirNote != "" {
+		open = openFallback
+	}
+	fd, err := open(ask)
+	if err != nil {
+		return nil, fmt.Errorf("the working directory %w", err)
+	}
+	if name, id, err := nameOf(fd); err != nil || name != v.Dir || id != v.dir {
+		return nil, errors.Join(errors.New("the working directory has changed since it was looked at"), err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), v.Dir), nil
 }
 
 func openDir(ask *wire.Ask) (int, error) {
@@ -227,7 +273,7 @@ func openDir(ask *wire.Ask) (int, error) {
 		if !found {
 			return -1, errors.New("is not in the workspace")
 		}
-		if rel = below; rel == "" {
+		if rel = strings.TrimLeft(below, "/"); rel == "" {
 			rel = "."
 		}
 	}

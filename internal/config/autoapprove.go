@@ -66,6 +66,9 @@ func runners() []runner {
 			helmfile kustomize skaffold tilt distrobox distrobox-* toolbox apptainer singularity charliecloud udocker
 			devcontainer terraform tofu terragrunt pulumi ansible ansible-* salt salt-* puppet chef cdk nomad`},
 		{"is an archiver that can run programs and overwrite files anywhere", `tar gtar bsdtar star cpio bsdcpio pax 7z 7za 7zr`},
+		{"writes any file, also those that are run or read as settings later", `cp mv dd tee install ln patch curl curlie http https xh
+			unzip gunzip unxz bunzip2 unzstd gzip bzip2 xz zstd uncompress unrar unar ar csplit sponge truncate shred
+			objcopy strip ldconfig xxd uudecode iconv setfacl setfattr chmod chown crudini yq`},
 		{"is an editor, which starts programs and writes any file", `vi vim* nvim neovim view rview rvim vimdiff ex elvis nvi vile gvim nano rnano pico
 			emacs emacs-* emacsclient jed joe jmacs jstar rjoe mg micro helix hx kak kakoune code codium cursor subl
 			sublime_text gedit kate kwrite mousepad geany lapce zed zeditor sensible-* editor select-editor visudo vipw vigr

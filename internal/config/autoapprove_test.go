@@ -43,6 +43,8 @@ func TestAutoApproveRefusesBadPrefixes(t *testing.T) {
 		"a line end":                  {"date", "a\nb"},
 		"a backslash":                 {"da\\te"},
 		"a control character":         {"date\x1b"},
+		"writes any file":             {"cp"},
+		"saves what it gets anywhere": {"curl", "--head"},
 	} {
 		if err := CheckAutoApprove(prefix); err == nil {
 			t.Errorf("%s: %q is accepted", name, prefix)
@@ -65,7 +67,6 @@ func TestAutoApproveAcceptsPlainPrograms(t *testing.T) {
 		{"echo"},
 		{"id"},
 		{"adb", "devices"},
-		{"curl"},
 		{"true"},
 		{"whoami"},
 		{"xclip"},

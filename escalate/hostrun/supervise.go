@@ -1,0 +1,223 @@
+package hostrun
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	termTime = 2 * time.Second // for processes to end by themselves
+	killTime = 3 * time.Second // for the kernel to end them
+	pollTime = 5 * time.Millisecond
+)
+
+// Descriptors of a supervisor.
+const (
+	ctlFD = 3 // to the desk: a spec comes in, a report goes out; its end is the desk's
+	dirFD = 4 // the working directory
+)
+
+// spec is what a supervisor starts.
+type spec struct {
+	Program string   `json:"program"`
+	Argv    []string `json:"argv"`
+	Env     []string `json:"env"`
+}
+
+// report is how it ended.
+type report struct {
+	ExitCode int    `json:"exit_code"`
+	Error    string `json:"error,omitempty"`
+}
+
+// Supervise is what a supervisor does. It must be called by the process's first
+// goroutine, from main: the kernel ends the command with the thread that started
+// it.
+func Supervise() error {
+	runtime.LockOSThread()
+	unix.CloseOnExec(ctlFD)
+	unix.CloseOnExec(dirFD)
+	ctl := os.NewFile(ctlFD, "desk")
+	rep, told := supervise(ctl)
+	if !told {
+		return nil // the desk is gone
+	}
+	line, err := json.Marshal(rep)
+	if err != nil {
+		return err
+	}
+	_, err = ctl.Write(line)
+	return err
+}
+
+func failed(format string, args ...any) (report, bool) {
+	return report{Error: fmt.Errorf(format, args...).Error()}, true
+}
+
+// supervise returns false when the desk has ended it.
+func supervise(ctl *os.File) (report, bool) {
+	line, err := bufio.NewReader(ctl).ReadBytes('\n') // a desk sends nothing after it
+	if err != nil {
+		return report{}, false
+	}
+	var s spec
+	if err := json.Unmarshal(line, &s); err != nil {
+		return failed("supervisor: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return failed("supervisor: become the one that descendants fall to: %w", err)
+	}
+	if err := unix.Fchdir(dirFD); err != nil {
+		return failed("supervisor: enter the working directory: %w", err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return failed("supervisor: %w", err)
+	}
+	pidfd := -1
+	p, err := os.StartProcess(s.Program, s.Argv, &os.ProcAttr{
+		Env:   s.Env,
+		Files: []*os.File{null, os.Stdout, os.Stderr},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd},
+	})
+	if err != nil {
+		return failed("start it: %w", err)
+	}
+	if pidfd < 0 {
+		_ = p.Kill() // there is no other way to go on
+		return failed("supervisor: the kernel gives no pidfd: Linux 5.4 or newer is needed")
+	}
+	if deskIsGone(pidfd) {
+		end(func(q process) bool { return true })
+		return report{}, false
+	}
+	// It is a zombie now, so its process group's number is nobody else's.
+	end(func(q process) bool { return q.group == p.Pid })
+	st, err := p.Wait()
+	if err != nil {
+		return failed("wait for it: %w", err)
+	}
+	ws, ok := st.Sys().(syscall.WaitStatus)
+	if ok && ws.Signaled() { //nolint:misspell // the library spells it so
+		return report{ExitCode: 128 + int(ws.Signal())}, true
+	}
+	return report{ExitCode: st.ExitCode()}, true
+}
+
+// deskIsGone waits for the command's end or the desk's.
+func deskIsGone(pidfd int) bool {
+	for {
+		fds := []unix.PollFd{{Fd: ctlFD, Events: unix.POLLIN | unix.POLLRDHUP}, {Fd: int32(pidfd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || fds[0].Revents != 0:
+			return true
+		case fds[1].Revents != 0:
+			return false
+		}
+	}
+}
+
+// process is one of /proc.
+type process struct {
+	pid, parent, group int
+	zombie             bool
+	start              string // when, to tell it from a later one of its number
+}
+
+// end ends those descendants that are meant: politely, then not.
+func end(meant func(process) bool) {
+	began := time.Now()
+	told := map[int]string{}
+	for {
+		alive := false
+		for _, q := range descendants(os.Getpid()) {
+			if !meant(q) {
+				continue
+			}
+			alive = true
+			if time.Since(began) > termTime {
+				q.signal(unix.SIGKILL)
+			} else if told[q.pid] != q.start {
+				q.signal(unix.SIGTERM)
+				q.signal(unix.SIGCONT) // one that is stopped would not hear
+				told[q.pid] = q.start
+			}
+		}
+		if !alive || time.Since(began) > termTime+killTime {
+			return // what is left belongs to another user
+		}
+		time.Sleep(pollTime)
+	}
+}
+
+func (q process) signal(sig unix.Signal) {
+	fd, err := unix.PidfdOpen(q.pid, 0)
+	if err != nil {
+		return // it has ended
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing to lose
+	if now, err := readProcess(q.pid); err == nil && now.start == q.start {
+		_ = unix.PidfdSendSignal(fd, sig, nil, 0) // the caller looks again
+	}
+}
+
+// descendants lists the processes below pid that run.
+func descendants(pid int) []process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	below := map[int][]process{}
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if p, err := readProcess(n); err == nil {
+			below[p.parent] = append(below[p.parent], p)
+		}
+	}
+	var out []process
+	for next := []int{pid}; len(next) > 0; next = next[1:] {
+		for _, p := range below[next[0]] {
+			next = append(next, p.pid)
+			if !p.zombie {
+				out = append(out, p)
+			}
+		}
+		delete(below, next[0])
+	}
+	return slices.Clip(out)
+}
+
+// readProcess reads /proc/<pid>/stat (proc_pid_stat(5)). The name in it, in
+// parentheses, can be anything.
+func readProcess(pid int) (process, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, err
+	}
+	f := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	if len(f) < 20 {
+		return process{}, fmt.Errorf("process %d: bad stat", pid)
+	}
+	parent, perr := strconv.Atoi(string(f[1]))
+	group, gerr := strconv.Atoi(string(f[2]))
+	return process{
+		pid: pid, parent: parent, group: group, start: string(f[19]),
+		zombie: f[0][0] == 'Z' || f[0][0] == 'X',
+	}, errors.Join(perr, gerr)
+}
