@@ -156,7 +156,7 @@ func (s *shim) create() error {
 	}
 	var pathDirs []string
 	if r.anchor.Workspace != "" && spec.HasProgram(r.doc, r.bundle, kept, "git") {
-		pathDirs = []string{spec.RunPath + "/bin"} // a git that tells why the guard refuses
+		pathDirs = []string{gitDir}
 	}
 	if len(kept) > 0 {
 		// Before whatever an earlier session has left under the client's name.
@@ -165,7 +165,7 @@ func (s *shim) create() error {
 	plan := spec.Plan{
 		ContainerID: r.id, Profile: r.profile.Name, DomainHash: r.anchor.Hash,
 		Workspace: res.GuardDir, State: kept, Sources: sources, Binds: bindsOf(res.Binds),
-		Env:    []string{"LAZARET_RUNTIME=" + shortVersion()},
+		Env:    append(gitSettings(pathDirs, r.doc.Env()), "LAZARET_RUNTIME="+shortVersion()),
 		RunDir: res.RunDir, ClientPath: client,
 		TerminfoDir: spec.RunPath + "/terminfo",
 		PathDirs:    pathDirs,
@@ -643,6 +643,18 @@ func (s *shim) startSpec(a domain.Anchor, controlDir, logLevel string) (wire.Sta
 	}, nil
 }
 
+// gitSettings are the variables by which git finds its index true although gVisor
+// numbers files anew in each sandbox. Without them the first status in a sandbox
+// reads every file of the workspace, and the next one on the host does so again.
+// Who sets configuration in this way himself keeps his own.
+func gitSettings(pathDirs, env []string) []string {
+	own := slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "GIT_CONFIG_COUNT=") })
+	if own || !slices.Contains(pathDirs, gitDir) {
+		return nil
+	}
+	return []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.checkStat", "GIT_CONFIG_VALUE_0=minimal"}
+}
+
 // gitEnv is the part of an environment that git obeys.
 func gitEnv(environ []string) []string {
 	var out []string
@@ -654,6 +666,9 @@ func gitEnv(environ []string) []string {
 	}
 	return out
 }
+
+// gitDir holds, in a container, a git that tells why the guard refuses.
+const gitDir = spec.RunPath + "/bin"
 
 // coordinated calls f with a connection to the domain's coordinator, once more
 // with a new one each time that one turns out to be closing.

@@ -106,6 +106,13 @@ func (s *shim) execProcess(st *containerstate.State, session string) (terminal b
 	if err != nil {
 		return false, nil, err
 	}
+	var before struct {
+		Env []string `json:"env"`
+	}
+	if err := json.Unmarshal(data, &before); err != nil {
+		return false, nil, fmt.Errorf("process file %s: %w", s.cmd.Process, err)
+	}
+	own = append(own, gitSettings(st.PathDirs, before.Env)...)
 	out, err := spec.RewriteProcess(data, spec.ProcessPlan{Env: own, PathDirs: st.PathDirs, TerminfoDir: spec.RunPath + "/terminfo"})
 	if err != nil {
 		return false, nil, err

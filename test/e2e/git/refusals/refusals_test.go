@@ -4,6 +4,7 @@ package refusals
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,26 @@ func TestRefusedCommands(t *testing.T) {
 			return h.Podman("exec", "-w", "/workspace", "box", "sh", "-c", script)
 		}
 		in("git config --global --add safe.directory '*'").OK(t)
+		t.Run("a status finds the host's index true", func(t *testing.T) {
+			index := h.Sh(ws, "sleep 1; git status; sha256sum .git/index").OK(t)
+			in("git status; cd src; git diff --quiet HEAD").OK(t)
+			h.Podman("run", "--rm", "--runtime=lazaret", "-v", ws+":/workspace", "-w", "/workspace", harness.Debian, "git", "-c", "safe.directory=*", "status").OK(t)
+			if after := h.Sh(ws, "git status; sha256sum .git/index").OK(t); after != index {
+				t.Errorf("the index was\n%s\nand is\n%s", index, after)
+			}
+			if got := in("env GIT_CONFIG_KEY_0=user.name GIT_CONFIG_VALUE_0=mine git config user.name; git config core.checkStat").OK(t); got != "mine\nminimal" {
+				t.Errorf("got %q", got)
+			}
+		})
+		t.Run("configuration of one's own by variables is kept", func(t *testing.T) {
+			own := []string{"-e", "GIT_CONFIG_COUNT=2", "-e", "GIT_CONFIG_KEY_0=user.name", "-e", "GIT_CONFIG_VALUE_0=a", "-e", "GIT_CONFIG_KEY_1=user.email", "-e", "GIT_CONFIG_VALUE_1=b"}
+			script := "git config user.name; git config user.email; git config core.checkStat || echo none"
+			ran := h.Podman(slices.Concat(h.LazaretArgs(ws), own, []string{harness.Debian, "sh", "-c", script})...).OK(t)
+			executed := h.Podman(slices.Concat([]string{"exec"}, own, []string{"box", "sh", "-c", script})...).OK(t)
+			if ran != "a\nb\nnone" || executed != ran {
+				t.Errorf("run %q, exec %q", ran, executed)
+			}
+		})
 		t.Run("refused", func(t *testing.T) {
 			for _, command := range []string{
 				"config a.b c", "config --unset remote.origin.url", "remote add x https://x.example/y", "remote rm origin",
