@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"time"
 
@@ -111,6 +112,9 @@ func (d *Desk) Close() error {
 	d.stop()
 	d.read.Wait()
 	d.runs.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil // the coordinator was first
+	}
 	return err
 }
 
@@ -206,7 +210,8 @@ func (d *Desk) wake() {
 // receive takes lines in until the connection ends.
 func (d *Desk) receive() {
 	err := d.lines()
-	d.stop() // nobody would hear the results
+	d.stop()           // nobody would hear the results
+	_ = d.conn.Close() // a coordinator that is not understood must not wait for this desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.err = ErrClosed

@@ -41,8 +41,8 @@ type report struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// Supervise is what a supervisor does. It must be called by the process's first
-// goroutine, from main: the kernel ends the command with the thread that started
+// Supervise is what a supervisor does. It must be called by a goroutine that lives
+// as long as the process: the kernel ends the command with the thread that started
 // it.
 func Supervise() error {
 	runtime.LockOSThread()

@@ -106,6 +106,7 @@ func newApp() *cli.App {
 			helpCommand(),
 			genCommand(),
 			probeCommand(),
+			superviseCommand(),
 		},
 		// Main prints and exits; the library must not.
 		ExitErrHandler: func(*cli.Context, error) {},

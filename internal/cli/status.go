@@ -6,9 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -91,21 +89,11 @@ func (v statusView) silent() int {
 // liveDomains asks every coordinator whose socket in controlDir is our own.
 func liveDomains(controlDir string) (statusView, error) {
 	v := statusView{Domains: []wire.Status{}, Problems: []problem{}}
-	sockets, err := filepath.Glob(filepath.Join(controlDir, "lazaret_coord_*.sock"))
+	sockets, err := wire.Sockets(controlDir)
 	if err != nil {
-		return v, fmt.Errorf("look for coordinators in %s: %w", controlDir, err)
+		return v, err
 	}
 	for _, s := range sockets {
-		fi, err := os.Lstat(s)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return v, fmt.Errorf("look for coordinators: %w", err)
-		}
-		if st, ok := fi.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() {
-			continue // another user's domains are none of ours
-		}
 		st, err := askStatus(s)
 		stale := errors.Is(err, wire.ErrNoCoordinator) || wire.Cut(err)
 		if stale {

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -57,6 +60,32 @@ func Dial(socket string, timeout time.Duration) (*Conn, error) {
 		return nil, errors.Join(err, uc.Close())
 	}
 	return &Conn{c: uc, r: bufio.NewReader(uc), peer: *cred}, nil
+}
+
+// Sockets lists the control sockets in controlDir that are the caller's own:
+// another user's domains are none of ours. A coordinator need not answer there.
+func Sockets(controlDir string) ([]string, error) {
+	entries, err := os.ReadDir(controlDir)
+	if err != nil {
+		return nil, fmt.Errorf("look for coordinators: %w", err)
+	}
+	var out []string
+	for _, e := range entries {
+		if name := e.Name(); !strings.HasPrefix(name, "lazaret_coord_") || !strings.HasSuffix(name, ".sock") {
+			continue
+		}
+		fi, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it ended just now
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look for coordinators: %w", err)
+		}
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
+			out = append(out, filepath.Join(controlDir, e.Name()))
+		}
+	}
+	return out, nil
 }
 
 func checkPeer(cred *unix.Ucred, uid int, socket string) error {
