@@ -121,7 +121,20 @@ held "profile quiet: .git is read-only"
 ! grep -E '^ *[a-z0-9]+: +[0-9]+ +[0-9]+' <<<"$out" | grep -qv '^ *lo:' || fail "there is a network interface"
 held "profile quiet: no network but loopback"
 
-title "6. What is refused"
+title "6. State Anchor: what the agent installs is there the next time"
+show "podman run … 'install tool /usr/local/bin; echo setting >> /etc/profile'"
+sandbox "$IMAGE" bash -c 'printf "#!/bin/sh\necho the tool runs\n" > /usr/local/bin/tool && chmod +x /usr/local/bin/tool && echo "# setting" >> /etc/profile'
+show "podman run … tool"
+out=$(sandbox "$IMAGE" tool) || fail "the tool is gone"
+printf '%s\n' "$out" | sed 's/^/  /'
+[[ $out == "the tool runs" ]] || fail "the tool is another"
+show "lazaret state diff"
+out=$(user lazaret state diff -w "$dir/project")
+printf '%s\n' "$out" | sed 's/^/  /'
+grep -q /usr/local/bin/tool <<<"$out" && grep -q /etc/profile <<<"$out" || fail "the changes are not told"
+held "what was installed is kept for this workspace, and the image is as it was"
+
+title "7. What is refused"
 for attempt in "--network=host $IMAGE" "--annotation dev.lazaret.profile=nope $IMAGE"; do
 	show "podman run --runtime=lazaret $attempt true"
 	# shellcheck disable=SC2086 # two words
@@ -132,7 +145,7 @@ out=$(user timeout 60 podman run --rm --runtime=lazaret -v "$dir:/workspace" "$I
 printf '%s\n' "$out" | sed 's/^/  /'
 held "the host's network, an unknown profile and a home directory are refused"
 
-title "7. One coordinator for the domain, as long as it is used"
+title "8. One coordinator for the domain, as long as it is used"
 user podman run -d --name demo --runtime=lazaret -v "$dir/project:/workspace" "$IMAGE" sleep 300 >/dev/null
 show "podman exec demo …"
 # shellcheck disable=SC2016 # the sandbox's variables
