@@ -82,7 +82,7 @@ func WaitLock(path string, deadline time.Time) (*Lock, error) {
 			return l, err
 		}
 		if !time.Now().Before(deadline) {
-			return nil, fmt.Errorf("%w for %s by pid %s: a start in the same domain hangs; end that process and try again", err, StartTimeout, lockHolder(path))
+			return nil, fmt.Errorf("%w for %s by %s: it is at work in the same domain; wait for its end, or end it, and try again", err, StartTimeout, lockHolder(path))
 		}
 		// flock(2) cannot be given a deadline; polling keeps the wait bounded.
 		time.Sleep(pause)
@@ -155,24 +155,36 @@ func RemoveNames(lock *Lock, socket string) error {
 	return lock.Remove()
 }
 
-// lockHolder finds the pid that holds the flock, for messages only.
+// lockHolder finds the process that holds the flock, for messages only.
 func lockHolder(path string) string {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
-		return "unknown"
+		return unknownHolder
 	}
 	data, err := os.ReadFile("/proc/locks")
 	if err != nil {
-		return "unknown"
+		return unknownHolder
 	}
 	want := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 	for line := range strings.Lines(string(data)) {
 		f := strings.Fields(line)
 		if len(f) >= 6 && f[1] == "FLOCK" && f[5] == want {
-			return f[4]
+			return processName(f[4])
 		}
 	}
-	return "unknown"
+	return unknownHolder
+}
+
+const unknownHolder = "a process that the kernel does not tell"
+
+// processName is a pid with the first words of its command line, the developer's
+// own: nobody else can hold the lock.
+func processName(pid string) string {
+	data, err := os.ReadFile("/proc/" + pid + "/cmdline")
+	if words := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00"); err == nil && words[0] != "" {
+		return fmt.Sprintf("%.100q, pid %s", strings.Join(words[:min(len(words), 4)], " "), pid)
+	}
+	return "pid " + pid
 }
 
 // Ensure returns a connection to the domain's coordinator, started by us if

@@ -258,6 +258,12 @@ func findProcesses(match func(pid int, cmdline string) bool) []process {
 	return found
 }
 
+// KillEverything kills all of the test's processes: podman's, runsc's and ours.
+func (h *Harness) KillEverything() {
+	h.t.Helper()
+	h.end(h.processes())
+}
+
 // end kills processes one by one and waits until they are gone.
 func (h *Harness) end(ps []process) {
 	for _, p := range ps {

@@ -1,7 +1,9 @@
 package state
 
 import (
+	"os"
 	"testing"
+	"time"
 
 	"github.com/lazaret-dev/lazaret/test/e2e/harness"
 )
@@ -37,6 +39,34 @@ func TestPackagesSurvive(t *testing.T) {
 			}
 			run("localhost/newer", `export DEBIAN_FRONTEND=noninteractive; apt-get -qq -y upgrade; apt-get -qq -y install --reinstall --no-install-recommends ripgrep; apt-get -qq -y remove jq; apt-get -qq check`).OK(t)
 			run("localhost/newer", `! command -v jq; rg --version >/dev/null; apt-get -qq check; ! dpkg -s jq | grep -q '^Status: install ok installed'`).OK(t)
+		})
+	}
+}
+
+// Everything is killed while a package of some thousand files is unpacked: what was
+// installed before is whole, and the package manager can go on.
+func TestKilledInTheMiddleOfAnInstall(t *testing.T) {
+	t.Parallel()
+	drivers := map[string]harness.Options{"overlay": {}}
+	if os.Getenv("STATE_FILES") != "" { // the long run; TestKilled is for both always
+		drivers["fuse-overlayfs"] = fuse()
+	}
+	for name, opts := range drivers {
+		t.Run(name, func(t *testing.T) {
+			h := harness.New(t, opts)
+			ws := h.Workspace()
+			const install = "export DEBIAN_FRONTEND=noninteractive; apt-get -qq -y --no-install-recommends install "
+			run := func(script string) harness.Result { return h.Lazaret(ws, harness.Debian, "bash", "-ec", script) }
+			run("apt-get -qq update; " + install + "jq; apt-get -qq -y --no-install-recommends --download-only install vim-runtime").OK(t)
+			h.Detached(ws, "box", harness.Debian, "bash", "-c", install+"vim-runtime; sleep 600")
+			h.Eventually("files are unpacked", time.Minute, func() bool {
+				return h.Podman("exec", "box", "sh", "-c", "test $(ls -a /usr/share/vim/vim*/syntax | wc -l) -gt 50").Code == 0
+			})
+			h.KillEverything()
+			h.Podman("rm", "-f", "-t", "0", "box") // podman may have lost more than the container
+			whole := `test "$(echo '{"a":1}' | jq .a)" = 1; dpkg -V jq libjq1`
+			run(whole + `; test "$(dpkg-query -W -f '${db:Status-Status}' vim-runtime)" != installed`).OK(t)
+			run("dpkg --configure -a || :; " + install + "-f vim-runtime; apt-get -qq check; dpkg --audit; dpkg -V vim-runtime; " + whole).OK(t)
 		})
 	}
 }
