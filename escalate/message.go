@@ -129,3 +129,42 @@ func (r *Request) Verify(key ed25519.PublicKey) bool {
 	sig, err := base64.StdEncoding.Strict().DecodeString(r.Signature)
 	return err == nil && len(key) == ed25519.PublicKeySize && ed25519.Verify(key, r.Canonical(), sig)
 }
+
+// SetOutput puts what a command printed into r, each cut to MaxOutput with a mark.
+func (r *Response) SetOutput(stdout, stderr []byte) {
+	stdout, stderr = cut(stdout), cut(stderr)
+	if utf8.Valid(stdout) && utf8.Valid(stderr) {
+		r.Stdout, r.Stderr = string(stdout), string(stderr)
+		return
+	}
+	r.Encoding = "base64"
+	r.Stdout, r.Stderr = base64.StdEncoding.EncodeToString(stdout), base64.StdEncoding.EncodeToString(stderr)
+}
+
+// cutMark ends an output that is not whole.
+const cutMark = "\n[lazaret: the rest was cut]\n"
+
+func cut(out []byte) []byte {
+	if len(out) <= MaxOutput {
+		return out
+	}
+	return append(out[:MaxOutput-len(cutMark):MaxOutput-len(cutMark)], cutMark...)
+}
+
+// Output is what the command printed.
+func (r *Response) Output() (stdout, stderr []byte, err error) {
+	switch r.Encoding {
+	case "":
+		return []byte(r.Stdout), []byte(r.Stderr), nil
+	case "base64":
+		stdout, err = base64.StdEncoding.DecodeString(r.Stdout)
+		if err == nil {
+			stderr, err = base64.StdEncoding.DecodeString(r.Stderr)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("output of the command: %w", err)
+		}
+		return stdout, stderr, nil
+	}
+	return nil, nil, fmt.Errorf("output of the command has the unknown encoding %.32q", r.Encoding)
+}

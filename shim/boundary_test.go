@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ type record struct {
 	In   string         // standard input, where it is a pipe
 }
 
-const fakeFlags = "\t-root string\n    \tx\n  -overlay2 value\n  -ignore-cgroups\n  -network value\n  -systrap-disable-fast-path\n"
+const fakeFlags = "\t-root string\n    \tx\n  -overlay2 value\n  -ignore-cgroups\n  -host-uds value\n  -network value\n  -systrap-disable-fast-path\n"
 
 func fakeRunsc() int {
 	// First of all, before Go opens anything: what did we inherit?
@@ -737,7 +738,7 @@ func TestCreateBecomesRunsc(t *testing.T) {
 	if o.rec == nil {
 		t.Fatalf("exit %d, %s", o.code, o.err)
 	}
-	want := []string{"runsc", "--log=" + p.log, "--log-format=json", "--ignore-cgroups", "--overlay2=none", "create", "--bundle=" + p.bundle, "--pid-file=" + p.dir + "/pid", "c1"}
+	want := []string{"runsc", "--log=" + p.log, "--log-format=json", "--ignore-cgroups", "--overlay2=none", "--host-uds=open", "create", "--bundle=" + p.bundle, "--pid-file=" + p.dir + "/pid", "c1"}
 	if !slices.Equal(o.rec.Args, want) {
 		t.Errorf("argv %q\nwant %q", o.rec.Args, want)
 	}
@@ -759,6 +760,7 @@ func TestCreateBecomesRunsc(t *testing.T) {
 func TestCreateOfTheSameBundleAgain(t *testing.T) {
 	p := newPlace(t)
 	p.write(p.ws+"/lazaret.toml", "") // shown read-only
+	session := regexp.MustCompile(`"LAZARET_SESSION_(ID|ANCHOR)=[^"]+"`)
 	var first []byte
 	for range 3 {
 		if o := p.run("create", "--bundle", p.bundle, "c1"); o.rec == nil {
@@ -767,6 +769,7 @@ func TestCreateOfTheSameBundleAgain(t *testing.T) {
 		p.idle() // what was shown of the domain is gone
 		now, err := os.ReadFile(p.bundle + "/config.json")
 		p.must(err)
+		now = session.ReplaceAll(now, nil) // each start has its own
 		if first == nil {
 			first = now
 		}

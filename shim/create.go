@@ -115,6 +115,10 @@ func (s *shim) create() error {
 		req.Git, req.Masks, req.ReadOnly, req.Sources = r.profile.Git, guard.masks, guard.readOnly, guard.asked()
 		req.State, req.Persist = state, persist
 	}
+	session, err := s.escalation(r, &req)
+	if err != nil {
+		return err
+	}
 	res, err := s.prepare(start, req)
 	if err != nil {
 		return err
@@ -165,7 +169,7 @@ func (s *shim) create() error {
 	plan := spec.Plan{
 		ContainerID: r.id, Profile: r.profile.Name, DomainHash: r.anchor.Hash,
 		Workspace: res.GuardDir, State: kept, Sources: sources, Binds: bindsOf(res.Binds),
-		Env:    append(gitSettings(pathDirs, r.doc.Env()), "LAZARET_RUNTIME="+shortVersion()),
+		Env:    slices.Concat(gitSettings(pathDirs, r.doc.Env()), []string{"LAZARET_RUNTIME=" + shortVersion()}, session),
 		RunDir: res.RunDir, ClientPath: client,
 		TerminfoDir: spec.RunPath + "/terminfo",
 		PathDirs:    pathDirs,
@@ -183,7 +187,7 @@ func (s *shim) create() error {
 		Version: containerstate.Version, ID: r.id, Domain: r.anchor,
 		ControlDir: r.cfg.General.ControlDir, LogLevel: r.cfg.General.LogLevel,
 		Runsc: r.low.path, RunscRoot: root, RunscFlags: r.flags, HideNet: probe.hideNet(),
-		RunDir: res.RunDir, PathDirs: pathDirs, Bundle: r.bundle, Notes: slices.Concat(r.warnings, r.notes, res.Notes),
+		RunDir: res.RunDir, PathDirs: pathDirs, Bundle: r.bundle, Escalation: req.Escalation != nil, Notes: slices.Concat(r.warnings, r.notes, res.Notes),
 	}); err != nil {
 		return err
 	}
@@ -542,6 +546,12 @@ func (s *shim) enforceable(r *request) error {
 		// would not see them, and runsc's releases would differ.
 		r.flags = append(r.flags, "--overlay2=none")
 	}
+	if p.Escalation.Enabled {
+		if !probe.hasFlag("host-uds") {
+			return fmt.Errorf("host escalation needs runsc's flag --host-uds, which %s does not have: install a current runsc, or set enabled = false in [escalation]", r.low.path)
+		}
+		r.flags = append(r.flags, "--host-uds=open") // to connect, not to make any
+	}
 	if p.Network.Mode == "none" {
 		// Beside the fresh namespace: runsc then has a loopback of its own, and
 		// takes no interface that an engine adds after create.
@@ -591,9 +601,6 @@ func (r *request) noteUnused() {
 		if r.anchor.Workspace == "" && set(own+list.name) && len(list.value) > 0 {
 			r.notes = append(r.notes, list.name+" has no effect in a container without a workspace: what it writes there goes with it")
 		}
-	}
-	if len(r.profile.Escalation.AutoApprove) > 0 || set("escalation.enabled") && r.profile.Escalation.Enabled {
-		r.notes = append(r.notes, "escalation has no effect: this version has no host escalation yet; lazaret-escalate in the sandbox says so and runs nothing")
 	}
 }
 

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,10 +13,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/google/uuid"
-
 	"github.com/lazaret-dev/lazaret/internal/atomicfile"
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
+	"github.com/lazaret-dev/lazaret/internal/sessionkey"
 	"github.com/lazaret-dev/lazaret/internal/version"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 	"github.com/lazaret-dev/lazaret/spec"
@@ -42,8 +42,11 @@ func (s *shim) execVerb() error {
 		// to hear that.
 		return s.exec(lowRuntime{path: st.Runsc}, s.missingFlags(st.RunscFlags)...)
 	}
-	id := uuid.NewString()
-	terminal, env, err := s.execProcess(&st, id)
+	session, key, err := s.execSession(&st)
+	if err != nil {
+		return err
+	}
+	terminal, env, err := s.execProcess(&st, session.ID, key)
 	if err != nil {
 		return err
 	}
@@ -52,7 +55,13 @@ func (s *shim) execVerb() error {
 		return err
 	}
 	err = coordinated(start, func(c *wire.Conn) error {
-		req := wire.SessionRequest{Version: wire.Version, SessionID: id, Kind: "exec", ContainerID: st.ID, Terminal: terminal}
+		req := wire.SessionRequest{
+			Version: wire.Version, SessionID: session.ID, Kind: "exec", ContainerID: st.ID, Terminal: terminal,
+			PublicKey: session.PublicKey, Owned: session.Owned,
+		}
+		if session.Owned {
+			req.Kind = "run"
+		}
 		if err := c.Call(wire.PathSessions, req, &wire.Empty{}, callTimeout); err != nil {
 			return err
 		}
@@ -88,7 +97,8 @@ func (s *shim) detachedWords() error {
 
 // execProcess gives the process of an exec its environment, in its process file
 // or by flags, and tells whether it has a terminal, and its environment then.
-func (s *shim) execProcess(st *containerstate.State, session string) (terminal bool, env []string, err error) {
+// A key is given by file only: a command line is everybody's to read.
+func (s *shim) execProcess(st *containerstate.State, session string, key ed25519.PrivateKey) (terminal bool, env []string, err error) {
 	own := []string{
 		"LAZARET_PROFILE=" + st.Domain.Profile,
 		"LAZARET_DOMAIN=" + st.Domain.Hash,
@@ -101,6 +111,9 @@ func (s *shim) execProcess(st *containerstate.State, session string) (terminal b
 			s.cmd.Flags = append(s.cmd.Flags, "--env="+e)
 		}
 		return false, nil, nil
+	}
+	if key != nil {
+		own = append(own, sessionkey.EnvAnchor+"="+sessionkey.Encode(key))
 	}
 	data, mode, err := readProcessFile(s.cmd.Process)
 	if err != nil {

@@ -379,9 +379,6 @@ func TestNoteUnused(t *testing.T) {
 		{"defaults", "", nil},
 		{"kept directories", "[profiles.default]\nstate_paths = [\"/usr\"]\npersist = [\"/root\"]\n", []string{"state_paths has no effect", "persist has no effect"}},
 		{"nothing to keep", "[profiles.default]\nstate_paths = []\npersist = []\n", nil},
-		{"escalation asked for", "[escalation]\nenabled = true\n", []string{"escalation has no effect"}},
-		{"commands approved", "[escalation]\nauto_approve = [[\"notify-send\"]]\n", []string{"escalation has no effect"}},
-		{"escalation off", "[escalation]\nenabled = false\n", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

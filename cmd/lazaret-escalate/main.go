@@ -13,5 +13,9 @@ func main() {
 	if gitwrap.Called(os.Args[0]) {
 		os.Exit(gitwrap.Main(os.Args, os.Stderr))
 	}
-	os.Exit(escalate.ClientMain(os.Args[1:], escalate.Socket, os.Stdout, os.Stderr))
+	p := escalate.Program{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Proc: "/proc",
+		Client: escalate.Client{Socket: escalate.Socket, Certs: escalate.Certs},
+	}
+	os.Exit(p.Main(os.Args[1:]))
 }

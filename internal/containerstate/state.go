@@ -54,7 +54,9 @@ type State struct {
 	// PathDirs come first in PATH of what is executed in the container.
 	PathDirs []string `json:"path_dirs,omitempty"`
 	Bundle   string   `json:"bundle"`
-	Notes    []string `json:"notes,omitempty"`
+	// Escalation is true where the container has an Escalation Socket.
+	Escalation bool     `json:"escalation,omitempty"`
+	Notes      []string `json:"notes,omitempty"`
 }
 
 // Lease is what the coordinator knows of the processes behind a container.

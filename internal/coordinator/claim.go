@@ -44,7 +44,7 @@ func claimState(dir string, lease containerstate.Lease) error {
 		if old, err := containerstate.ReadLease(dir); err == nil && old.Alive() {
 			return errors.Join(fmt.Errorf("one of that id exists already in another domain (pid %d): remove it or choose another id", old.PID), os.RemoveAll(fresh))
 		}
-		if err = os.RemoveAll(dir); err == nil {
+		if err = removeStateDir(dir); err == nil {
 			err = os.Rename(fresh, dir)
 		}
 	}
@@ -62,13 +62,23 @@ func (c *Coordinator) removeState(id string) {
 	if err == nil {
 		lease, lerr := containerstate.ReadLease(dir)
 		if lerr != nil || lease.Domain == c.spec.Domain.Hash || !lease.Alive() {
-			err = os.RemoveAll(dir)
+			err = removeStateDir(dir)
 		}
 		unlock()
 	}
 	if err != nil {
 		c.log.Error("remove container state", "container", id, "error", err)
 	}
+}
+
+// removeStateDir also removes what the container had elsewhere for its Escalation
+// Socket.
+func removeStateDir(dir string) error {
+	var err error
+	if kept, kerr := readKept(dir); kerr == nil {
+		err = removeEscalation(kept)
+	}
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
 // removeUnfinished removes what a coordinator left that was killed in the middle

@@ -15,11 +15,14 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
+	"github.com/lazaret-dev/lazaret/internal/coordinator/broker"
+	"github.com/lazaret-dev/lazaret/internal/trust"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
@@ -51,11 +54,14 @@ type container struct {
 	looked   bool          // the engine has dropped its bundle, but it was started
 	ending   bool          // what is left of it is being removed
 	gone     chan struct{} // closed when it is forgotten
+	// escalation is its Escalation Socket; nil for none.
+	escalation *escalation
 }
 
 type session struct {
 	wire.SessionStatus
 	conn net.Conn
+	key  wire.Session // its Session Anchor, if it may escalate
 }
 
 // Coordinator is one domain's coordinator; Run does everything.
@@ -67,6 +73,9 @@ type Coordinator struct {
 	started time.Time
 	idle    chan struct{} // has a token when the last use may have gone
 	sweeps  chan struct{} // has a token when killed coordinators may be looked for
+	broker  *broker.Broker
+	// escalationConns counts the open connections of all Escalation Sockets.
+	escalationConns atomic.Int32
 
 	// guarding is held by who starts or ends a guard; it is taken before mu.
 	guarding sync.Mutex
@@ -77,9 +86,11 @@ type Coordinator struct {
 	sessions   map[string]*session
 	used       bool // somebody has come
 	closing    bool
-	guard      *guard // alive or dead; nil for none
-	state      *state // mounted; nil for none
-	orphaned   bool   // a killed predecessor's sandboxes live, whose guard ended with it
+	guard      *guard        // alive or dead; nil for none
+	state      *state        // mounted; nil for none
+	trust      *trust.Anchor // nil until a container needs it
+	terminals  int           // desks of lazaret run that are open
+	orphaned   bool          // a killed predecessor's sandboxes live, whose guard ended with it
 	// cancelGuard gives up the start of a guard that is under way.
 	cancelGuard context.CancelFunc
 }
@@ -116,6 +127,10 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	if err := c.makeRunDir(); err != nil {
 		return err
 	}
+	record := broker.OpenLog(spec.Domain.Root)
+	defer record.Close()
+	c.broker = broker.New(broker.Options{Domain: spec.Domain, Log: log, Record: record.Record})
+	defer c.broker.Close()
 	c.adopt(ctx)
 	if c.orphaned = spec.Domain.Workspace != "" && len(c.containers) > 0; !c.orphaned {
 		c.guarding.Lock()
@@ -245,6 +260,7 @@ loop:
 			c.poke()
 		case <-check.C:
 			c.lookForDropped(ctx)
+			c.renewCerts()
 			if ln.current() {
 				continue
 			}
@@ -312,7 +328,7 @@ func (c *Coordinator) unused() bool {
 
 // empty needs c.mu.
 func (c *Coordinator) empty() bool {
-	return c.used && len(c.containers) == 0 && len(c.sessions) == 0
+	return c.used && len(c.containers) == 0 && len(c.sessions) == 0 && c.terminals == 0
 }
 
 // teardown removes everything that this process made. The hold-to-bind lock is
@@ -327,6 +343,14 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 	for _, s := range c.sessions {
 		_ = s.conn.Close() // hijacked: the server does not know them
 	}
+	var errs []error
+	for _, ct := range c.containers {
+		if ct.escalation != nil {
+			errs = append(errs, ct.escalation.close(false)) // a successor takes its directories over
+			ct.escalation = nil
+		}
+	}
+	c.broker.Close()
 	c.mu.Unlock()
 	if lock == nil {
 		l, err := wire.WaitLock(c.spec.Domain.LockPath(c.spec.ControlDir), time.Now().Add(drain))
@@ -338,7 +362,6 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 	ctx, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
 	ln.unlink()
-	var errs []error
 	if err := srv.Shutdown(ctx); err != nil {
 		c.log.Warn("requests were cut", "error", err)
 		errs = append(errs, srv.Close())
@@ -447,10 +470,12 @@ func (c *Coordinator) adoptOne(ctx context.Context, id, dir string, lease contai
 	case ct.attached:
 		c.log.Info("adopt a running container", "container", id, "pid", lease.PID)
 		ct.proc = p
+		c.adoptEscalation(ct)
 		go c.watch(ct, p)
 	default:
 		c.log.Info("adopt a container that is being created", "container", id, "pid", lease.PID)
 		ct.proc = p
+		c.adoptEscalation(ct)
 		go c.watchCreate(ctx, ct, p)
 	}
 }
@@ -590,6 +615,7 @@ func (c *Coordinator) forget(ct *container) {
 		return
 	}
 	delete(c.containers, ct.id)
+	c.dropEscalation(ct)
 	if err := c.removeSources(ct.id); err != nil {
 		c.log.Error("remove the mounts of a container", "container", ct.id, "error", err) // the domain's end tries again
 	}
@@ -635,6 +661,9 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	if err := c.checkState(req); err != nil {
 		return fail(wire.CodeBadRequest, "state: %w", err)
 	}
+	if err := c.checkEscalation(req); err != nil {
+		return fail(wire.CodeBadRequest, "escalation: %w", err)
+	}
 	start, err := containerstate.StartTime(peer.pid)
 	if err != nil {
 		return fail(wire.CodeBadRequest, "the process that asks is gone: %w", err)
@@ -677,25 +706,25 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	c.used = true
 	go c.watchCreate(context.WithoutCancel(ctx), ct, peer)
 	res := &wire.PrepareResponse{RunDir: c.runDir}
-	if guarded {
+	if guarded || req.Escalation != nil {
 		// Counted in already, so that nobody closes the domain meanwhile.
 		c.mu.Unlock()
-		res.GuardDir = c.shownDir()
-		var persist []wire.Bind
-		if res.Binds, err = c.guarded(ctx, ct, req); err == nil {
-			res.State, persist, res.Notes, err = c.kept(ctx, ct, req)
-			res.Binds = slices.Concat(persist, res.Binds)
+		if guarded {
+			err = c.guardedFully(ctx, ct, req, res)
 		}
-		if err == nil && len(req.Sources) > 0 {
-			if res.Sources, err = c.mountSources(ct.id, req.Sources); err != nil {
-				err = errors.Join(refused("%w", err), c.removeSources(ct.id))
+		if err == nil && req.Escalation != nil {
+			var binds []wire.Bind
+			if binds, err = c.escalated(ct, req.Escalation); err != nil {
+				err = errors.Join(refused("escalation: %w", err), c.removeSources(ct.id))
 			}
+			res.Binds = append(res.Binds, binds...)
 		}
 		c.mu.Lock()
 		if err == nil && c.containers[ct.id] != ct { // whoever asked has ended
 			err = errors.Join(refused("the process that asks is gone"), c.removeSources(ct.id))
 		}
 		if err != nil {
+			c.dropEscalation(ct)
 			c.forget(ct)
 			c.removeState(ct.id)
 			return nil, err
@@ -713,6 +742,22 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	}
 	c.log.Info("container prepared", "container", ct.id, "pid", peer.pid, "notes", req.Notes)
 	return res, nil
+}
+
+// guardedFully puts the workspace's guard and what is kept into res.
+func (c *Coordinator) guardedFully(ctx context.Context, ct *container, req *wire.PrepareRequest, res *wire.PrepareResponse) (err error) {
+	res.GuardDir = c.shownDir()
+	var persist []wire.Bind
+	if res.Binds, err = c.guarded(ctx, ct, req); err == nil {
+		res.State, persist, res.Notes, err = c.kept(ctx, ct, req)
+		res.Binds = slices.Concat(persist, res.Binds)
+	}
+	if err == nil && len(req.Sources) > 0 {
+		if res.Sources, err = c.mountSources(ct.id, req.Sources); err != nil {
+			err = errors.Join(refused("%w", err), c.removeSources(ct.id))
+		}
+	}
+	return err
 }
 
 func (c *Coordinator) attachRequest(req *wire.AttachRequest) error {
@@ -767,6 +812,15 @@ func (c *Coordinator) addSession(s *session) error {
 	case c.sessions[s.ID] != nil:
 		return &wire.Error{Code: wire.CodeRefused, Message: fmt.Sprintf("session %s exists already", s.ID)}
 	}
+	if ct := c.containers[s.ContainerID]; ct != nil && s.key.PublicKey != nil {
+		start, err := containerstate.StartTime(s.PID)
+		if err == nil {
+			err = c.beginExec(ct, keptExec{Session: s.key, PID: s.PID, StartTime: start})
+		}
+		if err != nil {
+			return fmt.Errorf("let session %s ask for host commands: %w", s.ID, err)
+		}
+	}
 	c.sessions[s.ID] = s
 	c.used = true
 	c.log.Info("session began", "session", s.ID, "kind", s.Kind, "container", s.ContainerID, "pid", s.PID)
@@ -778,6 +832,9 @@ func (c *Coordinator) endSession(id string) {
 	defer c.mu.Unlock()
 	if s := c.sessions[id]; s != nil {
 		delete(c.sessions, id)
+		if ct := c.containers[s.ContainerID]; ct != nil && !c.closing {
+			c.endExec(ct, id)
+		}
 		_ = s.conn.Close() // its peer is gone already
 		c.log.Info("session ended", "session", id)
 		c.poke()
@@ -790,7 +847,7 @@ func (c *Coordinator) status() wire.Status {
 	st := wire.Status{
 		Version: wire.Version, Domain: c.spec.Domain, PID: os.Getpid(), Started: c.started,
 		ControlDir: c.spec.ControlDir, MemoryBytes: residentBytes(), Guard: c.guardStatus(), State: c.stateStatus(),
-		Containers: []wire.ContainerStatus{}, Sessions: []wire.SessionStatus{},
+		Containers: []wire.ContainerStatus{}, Sessions: []wire.SessionStatus{}, Desks: c.broker.Desks(), Waiting: c.broker.Waiting(),
 	}
 	for _, ct := range c.containers {
 		s := wire.ContainerStatus{ID: ct.id, State: "preparing", Since: ct.prepared, Notes: ct.notes}

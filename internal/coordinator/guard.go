@@ -368,7 +368,7 @@ func (c *Coordinator) guardStatus() wire.Guard {
 // mounted in it is the user's workspace, so nothing is removed by name before
 // the mount is gone, and its mount point with it.
 func removeDomainDir(dir string) error {
-	if err := errors.Join(removeSources(filepath.Join(dir, "sources"), ""), removeMountpoint(filepath.Join(dir, "guard"))); err != nil {
+	if err := errors.Join(removeSources(filepath.Join(dir, "sources"), ""), removeMountpoint(filepath.Join(dir, "guard")), removeMemory(filepath.Join(dir, sandboxesName))); err != nil {
 		return err
 	}
 	return os.RemoveAll(dir)

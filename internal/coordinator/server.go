@@ -1,16 +1,20 @@
 package coordinator
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
+	"github.com/lazaret-dev/lazaret/internal/coordinator/broker"
 	"github.com/lazaret-dev/lazaret/internal/version"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -57,6 +61,7 @@ func (c *Coordinator) handler() http.Handler {
 		c.answer(w, res, err)
 	})
 	mux.HandleFunc("POST "+wire.PathSessions, c.serveSession)
+	mux.HandleFunc("POST "+wire.PathDesk, c.serveDesk)
 	return mux
 }
 
@@ -79,23 +84,14 @@ func (c *Coordinator) serveSession(w http.ResponseWriter, r *http.Request) {
 	}
 	s := &session{conn: conn, SessionStatus: wire.SessionStatus{
 		ID: req.SessionID, Kind: req.Kind, ContainerID: req.ContainerID, Terminal: req.Terminal, Since: time.Now(),
-	}}
+	}, key: wire.Session{ID: req.SessionID, PublicKey: req.PublicKey, Owned: req.Owned}}
 	if uc, ok := peerConn(r.Context()); ok {
 		if cred, err := wire.PeerCred(uc); err == nil {
 			s.PID = int(cred.Pid)
 		}
 	}
-	status, body := http.StatusOK, any(wire.Empty{})
 	added := c.addSession(s)
-	if added != nil {
-		status, body = errorBody(added)
-	}
-	data, err := json.Marshal(body)
-	if err == nil {
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second)) // unix sockets take deadlines
-		_, _ = fmt.Fprintf(rw, "HTTP/1.0 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), len(data), data)
-		err = rw.Flush()
-	}
+	err = answerHijacked(conn, rw, added)
 	if added != nil || err != nil {
 		if added == nil {
 			c.endSession(s.ID)
@@ -103,11 +99,93 @@ func (c *Coordinator) serveSession(w http.ResponseWriter, r *http.Request) {
 		_ = conn.Close() // refused, or gone before it began
 		return
 	}
-	_ = conn.SetDeadline(time.Time{})
 	// Nothing is expected; whatever arrives is dropped until the end comes.
 	_, _ = io.Copy(io.Discard, rw)
 	c.endSession(s.ID)
 }
+
+// answerHijacked answers {} or err, and leaves conn without deadlines.
+func answerHijacked(conn net.Conn, rw *bufio.ReadWriter, failed error) error {
+	status, body := http.StatusOK, any(wire.Empty{})
+	if failed != nil {
+		status, body = errorBody(failed)
+	}
+	data, err := json.Marshal(body)
+	if err == nil {
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second)) // unix sockets take deadlines
+		_, _ = fmt.Fprintf(rw, "HTTP/1.0 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), len(data), data)
+		err = rw.Flush()
+	}
+	return errors.Join(err, conn.SetDeadline(time.Time{}))
+}
+
+// serveDesk answers and then keeps the connection: it is the desk.
+func (c *Coordinator) serveDesk(w http.ResponseWriter, r *http.Request) {
+	var req wire.DeskRequest
+	err := decode(r, &req, &req.Version)
+	if err == nil {
+		err = broker.CheckDesk(&req)
+	}
+	if err == nil {
+		err = c.openTerminal(&req)
+	}
+	if err != nil {
+		c.answer(w, nil, err)
+		return
+	}
+	defer c.closeTerminal(&req)
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		c.answer(w, nil, fmt.Errorf("take over the connection: %w", err))
+		return
+	}
+	pid := 0
+	if uc, ok := peerConn(r.Context()); ok {
+		if cred, err := wire.PeerCred(uc); err == nil {
+			pid = int(cred.Pid)
+		}
+	}
+	if err := answerHijacked(conn, rw, nil); err != nil {
+		_ = conn.Close() // gone before it began
+		return
+	}
+	c.log.Info("desk opened", "kind", req.Kind, "session", req.SessionID, "pid", pid)
+	// What the client sent with its request is in rw.
+	err = c.broker.Serve(context.WithoutCancel(r.Context()), deskConn{conn, rw.Reader}, &req, pid)
+	c.log.Info("desk closed", "kind", req.Kind, "session", req.SessionID, "pid", pid, "error", err)
+}
+
+// openTerminal counts the desk of a lazaret run: the domain is in use while it is
+// open, whether its sandbox is there yet or not.
+func (c *Coordinator) openTerminal(req *wire.DeskRequest) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return &wire.Error{Code: wire.CodeClosing, Message: "coordinator is closing"}
+	}
+	if req.Kind == wire.DeskRun {
+		c.terminals++
+		c.used = true
+	}
+	return nil
+}
+
+func (c *Coordinator) closeTerminal(req *wire.DeskRequest) {
+	if req.Kind != wire.DeskRun {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.terminals--
+	c.poke()
+}
+
+type deskConn struct {
+	net.Conn
+	in io.Reader
+}
+
+func (d deskConn) Read(p []byte) (int, error) { return d.in.Read(p) }
 
 // requestProcess opens the process that sent r.
 func requestProcess(r *http.Request) (*process, error) {

@@ -73,6 +73,26 @@ type PrepareRequest struct {
 	// a domain without a workspace.
 	State   *State    `json:"state,omitempty"`
 	Persist []Persist `json:"persist,omitempty"`
+
+	Escalation *Escalation `json:"escalation,omitempty"` // nil: the container gets no Escalation Socket
+}
+
+// Escalation asks for an Escalation Socket.
+type Escalation struct {
+	SocketDir   string        `json:"socket_dir,omitempty"` // absolute; "" leaves the choice to the coordinator
+	AutoApprove [][]string    `json:"auto_approve,omitempty"`
+	Timeout     time.Duration `json:"timeout"` // how long a request waits for an answer, in nanoseconds
+	// Session is the container's own process's.
+	Session Session `json:"session"`
+}
+
+// Session is one Client Session's identity.
+type Session struct {
+	ID        string `json:"id"`         // a UUID
+	PublicKey []byte `json:"public_key"` // of its Session Anchor, Ed25519
+	// Owned is true where a lazaret run has begun the session: its terminal alone
+	// answers for it, whether it has opened its desk or not.
+	Owned bool `json:"owned,omitempty"`
 }
 
 // State asks for overlays over directories of the container's image.
@@ -152,6 +172,8 @@ type SessionRequest struct {
 	Kind        string `json:"kind"`       // "exec" or "run"
 	ContainerID string `json:"container_id,omitempty"`
 	Terminal    bool   `json:"terminal"`
+	PublicKey   []byte `json:"public_key,omitempty"` // of its Session Anchor; without, it cannot escalate
+	Owned       bool   `json:"owned,omitempty"`      // see Session
 }
 
 // Empty is an answer without content.
@@ -166,6 +188,8 @@ type Status struct {
 	Started     time.Time         `json:"started"`
 	Containers  []ContainerStatus `json:"containers"`
 	Sessions    []SessionStatus   `json:"sessions"`
+	Desks       []DeskStatus      `json:"desks"`
+	Waiting     int               `json:"waiting"` // escalation requests that nobody has answered
 	ControlDir  string            `json:"control_dir"`
 	MemoryBytes uint64            `json:"memory_bytes"` // resident, 0 when unknown
 	Guard       Guard             `json:"guard"`
@@ -214,6 +238,12 @@ type SessionStatus struct {
 	Terminal    bool      `json:"terminal"`
 	PID         int       `json:"pid"`
 	Since       time.Time `json:"since"`
+}
+
+// DeskStatus is one desk.
+type DeskStatus struct {
+	Kind    string `json:"kind"`
+	Session string `json:"session,omitempty"` // of kind "run"
 }
 
 // StartSpec is what a starting coordinator reads from its standard input.

@@ -1,0 +1,479 @@
+// Package broker owns the escalation requests of one domain between their arrival
+// and their answer: which session may ask, which desk is asked, who answers first,
+// and that nothing is told to run before it is recorded.
+package broker
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/lazaret-dev/lazaret/escalate"
+	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/sessionkey"
+	"github.com/lazaret-dev/lazaret/internal/wire"
+)
+
+// Bounds.
+const (
+	maxPending    = 16      // requests of one session that are not answered
+	maxAllPending = 128     // of all sessions
+	maxSeen       = 1 << 15 // request ids that one session may use
+	maxRemembered = 256     // commands that are allowed for one session
+	maxEnded      = 1024    // sessions whose end is remembered
+	maxDesks      = 64
+	burst         = 256 // requests of one session at once, and in a second
+)
+
+// Exit codes of answers for which no command ran to its end.
+const (
+	exitTimeout = 124
+	exitFailed  = 125
+	exitDenied  = 126
+)
+
+// Codes of Submit's errors beside those of package wire.
+const (
+	CodeUnknownSession = "unknown_session"
+	CodeEndedSession   = "ended_session"
+	CodeForeignSession = "foreign_session"
+	CodeBadSignature   = "bad_signature"
+	CodeReplayed       = "replayed"
+	CodeTooMany        = "too_many"
+)
+
+// Options configure a Broker.
+type Options struct {
+	Domain domain.Anchor
+	Log    *slog.Logger
+	// Record keeps an entry for good before done is called, with nil, or with why it
+	// could not. It does not block, and calls done later.
+	Record func(e *Entry, done func(error))
+	// Alert tells a person that a request waits and no desk is there. It does not
+	// block; nil for none.
+	Alert func(wire.Ask)
+	Now   func() time.Time // nil for the machine's clock
+}
+
+// Session is a Client Session that may ask.
+type Session struct {
+	ID      string
+	Kind    string // "run" or "exec"
+	Sandbox string // container id
+	Key     ed25519.PublicKey
+	Owned   bool // only its terminal answers
+}
+
+// Rules hold for the requests of one sandbox.
+type Rules struct {
+	AutoApprove [][]string
+	Timeout     time.Duration
+}
+
+type session struct {
+	Session
+	rules      Rules
+	pending    int
+	dropped    int // refused as too many since the last answer
+	seen       map[uuid.UUID]struct{}
+	remembered map[string]struct{}
+	tokens     float64
+	filled     time.Time
+}
+
+// State of a request.
+type phase int
+
+const (
+	waiting   phase = iota // for an answer
+	recording              // approved; being written down
+	running                // told to go
+	over
+)
+
+// Request is one that was taken. Done has its answer; News, what to tell the
+// client meanwhile.
+type Request struct {
+	Done <-chan *escalate.Response
+	News <-chan string
+
+	ses   *session
+	req   *escalate.Request
+	ask   wire.Ask
+	done  chan *escalate.Response
+	news  chan string
+	timer *time.Timer
+	phase phase
+	desk  *desk // of recording and running
+	ran   Entry
+}
+
+// Broker serves one domain. Its methods may be called at the same time.
+type Broker struct {
+	opts Options
+
+	// mu guards the fields below.
+	mu       sync.Mutex
+	sessions map[string]*session
+	ended    map[string]string // session id to the sandbox it was of
+	order    []string          // of ended, oldest first
+	requests map[string]*Request
+	desks    map[*desk]struct{}
+	owned    map[string]int // sessions that a terminal has opened a desk for
+	closed   bool
+}
+
+// New makes a broker without sessions.
+func New(o Options) *Broker {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Broker{
+		opts: o, sessions: map[string]*session{}, ended: map[string]string{}, requests: map[string]*Request{},
+		desks: map[*desk]struct{}{}, owned: map[string]int{},
+	}
+}
+
+func refuse(code, format string, args ...any) error {
+	return &wire.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Begin lets a session ask. One that is known already is refused.
+func (b *Broker) Begin(s Session, r Rules) error {
+	if !sessionkey.ValidID(s.ID) || len(s.Key) != ed25519.PublicKeySize {
+		return refuse(wire.CodeBadRequest, "session %.64q: its id is not a UUID in lower case, or its public key not one of Ed25519", s.ID)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, old := b.ended[s.ID]; old || b.sessions[s.ID] != nil {
+		return refuse(wire.CodeRefused, "session %s exists already, or has ended", s.ID)
+	}
+	s.Key = bytes.Clone(s.Key)
+	s.Owned = s.Owned || b.owned[s.ID] > 0
+	b.sessions[s.ID] = &session{
+		Session: s, rules: r, seen: map[uuid.UUID]struct{}{}, remembered: map[string]struct{}{},
+		tokens: burst, filled: b.opts.Now(),
+	}
+	return nil
+}
+
+// End ends a session, and what waits in it. An unknown one is no error.
+func (b *Broker) End(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.sessions[id]; s != nil {
+		b.endSession(s)
+	}
+}
+
+// EndSandbox ends all sessions of a container.
+func (b *Broker) EndSandbox(sandbox string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.sessions {
+		if s.Sandbox == sandbox {
+			b.endSession(s)
+		}
+	}
+}
+
+func (b *Broker) endSession(s *session) {
+	for _, r := range b.requests {
+		if r.ses == s {
+			b.finish(r, b.failed(r, "the session has ended"), "the session has ended")
+		}
+	}
+	delete(b.sessions, s.ID)
+	b.ended[s.ID] = s.Sandbox
+	b.order = append(b.order, s.ID)
+	if len(b.order) > maxEnded {
+		delete(b.ended, b.order[0])
+		b.order = slices.Clone(b.order[1:])
+	}
+}
+
+// Close ends everything.
+func (b *Broker) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	for _, s := range b.sessions {
+		b.endSession(s)
+	}
+	for d := range b.desks {
+		d.drop()
+	}
+}
+
+// Waiting counts the requests that nobody has answered.
+func (b *Broker) Waiting() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.requests {
+		if r.phase == waiting {
+			n++
+		}
+	}
+	return n
+}
+
+// Submit takes a request that came over the socket of sandbox. It checks what the
+// request says of itself: the session, its signature, that it is new.
+func (b *Broker) Submit(sandbox string, req *escalate.Request) (*Request, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, err := b.check(sandbox, req)
+	if err != nil {
+		return nil, err
+	}
+	now := b.opts.Now()
+	if err := b.admit(s, now); err != nil {
+		return nil, err
+	}
+	cwd := req.CWD
+	if cwd == "" {
+		cwd = "/workspace"
+	}
+	r := &Request{
+		ses: s, req: req, done: make(chan *escalate.Response, 1), news: make(chan string, 8),
+		ask: wire.Ask{
+			ID: req.RequestID, Domain: b.opts.Domain, Sandbox: sandbox, Session: s.ID, Kind: s.Kind,
+			Command: req.Command, CWD: cwd, Justification: req.Justification,
+			Received: now, Deadline: now.Add(s.rules.Timeout), AutoApprove: s.rules.AutoApprove,
+		},
+	}
+	r.Done, r.News = r.done, r.news
+	_, r.ask.Remembered = s.remembered[memory(r.ask.Command, r.ask.CWD)]
+	b.requests[req.RequestID] = r
+	s.pending++
+	r.timer = time.AfterFunc(s.rules.Timeout, func() { b.expire(r) })
+	asked := false
+	for d := range b.desks {
+		if d.serves(s) {
+			asked = true
+			b.show(d, r)
+		}
+	}
+	if !asked {
+		r.tell(nobody(s))
+		if b.opts.Alert != nil {
+			b.opts.Alert(r.ask)
+		}
+	}
+	return r, nil
+}
+
+func nobody(s *session) string {
+	if s.Owned {
+		return escalate.NewsAway
+	}
+	return escalate.NewsNobody
+}
+
+// tell never waits: a client that reads nothing hears nothing.
+func (r *Request) tell(news string) {
+	select {
+	case r.news <- news:
+	default:
+	}
+}
+
+// memory is the name of an exact command in a directory.
+func memory(command, cwd string) string { return command + "\x00" + cwd }
+
+// check needs b.mu.
+func (b *Broker) check(sandbox string, req *escalate.Request) (*session, error) {
+	if b.closed {
+		return nil, refuse(wire.CodeClosing, "the coordinator is closing")
+	}
+	s := b.sessions[req.SessionID]
+	if s == nil {
+		// Of another sandbox's sessions nothing is told.
+		if of, ok := b.ended[req.SessionID]; ok && of == sandbox {
+			return nil, refuse(CodeEndedSession, "session %s has ended", req.SessionID)
+		}
+		return nil, refuse(CodeUnknownSession, "session %s is not known", req.SessionID)
+	}
+	if s.Sandbox != sandbox {
+		return nil, refuse(CodeForeignSession, "session %s is not one of this sandbox", req.SessionID)
+	}
+	if !req.Verify(s.Key) {
+		return nil, refuse(CodeBadSignature, "the signature is not that of session %s over this request", s.ID)
+	}
+	if req.Profile != b.opts.Domain.Profile {
+		return nil, refuse(wire.CodeBadRequest, "profile is not this sandbox's")
+	}
+	id, err := uuid.Parse(req.RequestID)
+	if err != nil {
+		return nil, refuse(wire.CodeBadRequest, "request_id %.64q is not a UUID", req.RequestID)
+	}
+	if _, old := s.seen[id]; old || b.requests[req.RequestID] != nil {
+		return nil, refuse(CodeReplayed, "request %s has been made before", req.RequestID)
+	}
+	if len(s.seen) >= maxSeen {
+		return nil, refuse(CodeTooMany, "session %s has made %d requests: start a new one", s.ID, maxSeen)
+	}
+	s.seen[id] = struct{}{}
+	return s, nil
+}
+
+// admit bounds how many requests there are. It needs b.mu.
+func (b *Broker) admit(s *session, now time.Time) error {
+	s.tokens = min(burst, s.tokens+now.Sub(s.filled).Seconds()*burst)
+	s.filled = now
+	switch {
+	case s.tokens < 1:
+		s.dropped++
+		return refuse(CodeTooMany, "session %s asks too often", s.ID)
+	case s.pending >= maxPending:
+		s.dropped++
+		return refuse(CodeTooMany, "%d requests of session %s wait for an answer already", s.pending, s.ID)
+	case len(b.requests) >= maxAllPending:
+		s.dropped++
+		return refuse(CodeTooMany, "%d requests of this domain wait for an answer already", len(b.requests))
+	}
+	s.tokens--
+	return nil
+}
+
+// Cancel tells that the client of r is gone.
+func (b *Broker) Cancel(r *Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.phase != over {
+		b.finish(r, b.failed(r, "the client went away"), "the client went away")
+	}
+}
+
+func (b *Broker) expire(r *Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.phase != waiting {
+		return
+	}
+	why := fmt.Sprintf("nobody answered within %s", r.ses.rules.Timeout)
+	b.record(r, Entry{Event: EventTimeout, Reason: why})
+	b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: exitTimeout, Reason: why}, why)
+}
+
+func (b *Broker) failed(r *Request, why string) *escalate.Response {
+	b.record(r, Entry{Event: EventFailed, Reason: why})
+	return &escalate.Response{RequestID: r.ask.ID, Approved: r.phase == running, ExitCode: exitFailed, Reason: why}
+}
+
+// finish answers r, and tells every desk that has it that it is over, but for the
+// one whose own answer that was. It needs b.mu.
+func (b *Broker) finish(r *Request, res *escalate.Response, why string) {
+	if r.phase == over {
+		return
+	}
+	r.phase = over
+	r.timer.Stop()
+	delete(b.requests, r.ask.ID)
+	r.ses.pending--
+	r.done <- res
+	for d := range b.desks {
+		if d.shown[r.ask.ID] {
+			delete(d.shown, r.ask.ID)
+			if why != "" {
+				d.send(wire.DeskEvent{Type: wire.EventGone, ID: r.ask.ID, Why: why})
+			}
+		}
+	}
+}
+
+// record needs b.mu. What it keeps is not waited for.
+func (b *Broker) record(r *Request, e Entry) {
+	b.opts.Record(b.entry(r, e), func(err error) {
+		if err != nil {
+			b.opts.Log.Error("record an escalation", "request", r.ask.ID, "error", err)
+		}
+	})
+}
+
+func (b *Broker) entry(r *Request, e Entry) *Entry {
+	e.Time, e.Request, e.Session, e.Sandbox = b.opts.Now().UTC(), r.ask.ID, r.ask.Session, r.ask.Sandbox
+	e.Profile, e.Asked, e.CWD, e.Justification = b.opts.Domain.Profile, r.ask.Command, r.ask.CWD, r.ask.Justification
+	e.Received = r.ask.Received.UTC()
+	return &e
+}
+
+// approve is a desk's answer. It needs b.mu.
+func (b *Broker) approve(d *desk, r *Request, reply *wire.DeskReply) {
+	command := reply.Command
+	if command == "" {
+		command = r.ask.Command
+	}
+	r.phase, r.desk = recording, d
+	r.ses.dropped = 0
+	r.timer.Stop()
+	r.ran = Entry{Event: EventApproved, Desk: d.kind, DeskPID: d.pid, Command: command, Auto: reply.Auto, Remember: reply.Remember}
+	for other := range b.desks {
+		if other != d && other.shown[r.ask.ID] {
+			delete(other.shown, r.ask.ID)
+			other.send(wire.DeskEvent{Type: wire.EventGone, ID: r.ask.ID, Why: "it has been answered elsewhere"})
+		}
+	}
+	b.opts.Record(b.entry(r, r.ran), func(err error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch {
+		case r.phase != recording: // cancelled meanwhile: the desk has heard
+		case err != nil:
+			why := fmt.Sprintf("the approval could not be recorded, so nothing was run: %v", err)
+			b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: exitFailed, Reason: why}, why)
+		default:
+			r.phase = running
+			if reply.Remember && command == r.ask.Command && len(r.ses.remembered) < maxRemembered {
+				r.ses.remembered[memory(r.ask.Command, r.ask.CWD)] = struct{}{}
+			}
+			r.tell(escalate.NewsRunning)
+			d.send(wire.DeskEvent{Type: wire.EventGo, ID: r.ask.ID})
+		}
+	})
+}
+
+// deny needs b.mu.
+func (b *Broker) deny(d *desk, r *Request, reply *wire.DeskReply) {
+	r.ses.dropped = 0
+	b.record(r, Entry{Event: EventDenied, Desk: d.kind, DeskPID: d.pid, Reason: reply.Reason, Auto: reply.Auto})
+	delete(d.shown, r.ask.ID)
+	b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: exitDenied, Reason: reply.Reason}, "it was denied elsewhere")
+}
+
+// result needs b.mu.
+func (b *Broker) result(d *desk, r *Request, reply *wire.DeskReply) {
+	e := r.ran
+	e.Event, e.Reason = EventResult, reply.Reason
+	e.ExitCode, e.Failed = reply.ExitCode, reply.Failed
+	e.digest(reply.Stdout, reply.Stderr)
+	b.record(r, e)
+	delete(d.shown, r.ask.ID)
+	res := &escalate.Response{RequestID: r.ask.ID, Approved: true, ExitCode: reply.ExitCode, Reason: reply.Reason}
+	res.SetOutput(reply.Stdout, reply.Stderr)
+	if reply.Failed {
+		res.ExitCode = exitFailed
+	}
+	b.finish(r, res, "")
+}
+
+// Serve serves a desk over conn until it goes or ctx ends. It closes conn.
+func (b *Broker) Serve(ctx context.Context, conn Conn, req *wire.DeskRequest, pid int) error {
+	d, err := b.open(conn, req, pid)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	stop := context.AfterFunc(ctx, d.drop)
+	defer stop()
+	err = d.read(func(reply *wire.DeskReply) error { return b.reply(d, reply) })
+	b.leave(d)
+	return err
+}
