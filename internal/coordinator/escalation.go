@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -415,10 +417,25 @@ func (e *escalation) checkPeer(cred *unix.Ucred) error {
 	if err != nil {
 		return err
 	}
-	if !isRuntimeProcess(int(cred.Pid), st, program) {
+	if !isGofer(int(cred.Pid), st.Bundle, program) {
 		return fmt.Errorf("process %d, uid %d is not of this sandbox", cred.Pid, cred.Uid)
 	}
 	return nil
+}
+
+// isGofer reports whether pid is runsc's file server of the container with that
+// bundle. Old ones do not name the container.
+func isGofer(pid int, bundle string, program fs.FileInfo) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return false
+	}
+	argv := bytes.Split(bytes.TrimSuffix(data, []byte{0}), []byte{0})
+	named := slices.ContainsFunc(argv, func(a []byte) bool {
+		return string(a) == bundle || string(a) == "--bundle="+bundle
+	})
+	exe, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && string(argv[0]) == "runsc-gofer" && named && sameBundle(argv, bundle) && os.SameFile(exe, program)
 }
 
 type countedConn struct {

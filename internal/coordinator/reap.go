@@ -90,7 +90,7 @@ func endOrphans(st containerstate.State) error {
 	var errs []error
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || !isRuntimeProcess(pid, st, want) {
+		if err != nil || !isOrphan(pid, st, want) {
 			continue
 		}
 		p, err := openProcess(pid)
@@ -99,7 +99,7 @@ func endOrphans(st containerstate.State) error {
 		}
 		// Looked at again, as the pid may have come to mean another process before
 		// it was opened.
-		if isRuntimeProcess(pid, st, want) {
+		if isOrphan(pid, st, want) {
 			if err := p.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 				errs = append(errs, fmt.Errorf("end orphan %d: %w", pid, err))
 			}
@@ -114,7 +114,7 @@ func endOrphans(st containerstate.State) error {
 }
 
 // isRuntimeProcess reports whether pid is runsc's sandbox or gofer of a container.
-func isRuntimeProcess(pid int, st containerstate.State, program fs.FileInfo) bool {
+func isOrphan(pid int, st containerstate.State, program fs.FileInfo) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
 		return false

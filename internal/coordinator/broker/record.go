@@ -83,7 +83,7 @@ func OpenLog(dir string) *Log {
 }
 
 // errFull is told where the disk is slower than the requests.
-var errFull = errors.New("the disk does not keep up with the requests") //nolint:gochecknoglobals // a sentinel
+var errFull = errors.New("the disk does not keep up with the requests")
 
 // Record is Options.Record.
 func (l *Log) Record(e *Entry, done func(error)) {

@@ -40,7 +40,7 @@ type desk struct {
 // "run".
 func open(t *testing.T, h *harness.Harness, bin, hash, kind, session string) *desk {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	cmd := h.Command(ctx, bin, harness.ControlSocket(hash), kind, session)
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -78,7 +78,7 @@ func TestAsk(t *testing.T) {
 			wait(t, done).Exit(t, 3)
 		})
 		t.Run("the container's own process", func(t *testing.T) {
-			done := background(t, h, append([]string{"podman"}, append(h.LazaretArgs(ws), harness.Debian, "lazaret-escalate", "--json", "--", "id")...)...)
+			done := background(t, h, append([]string{"podman"}, append(h.LazaretArgs(ws), harness.Debian, "sh", "-c", "lazaret-escalate --json -- id")...)...)
 			var ask *wire.Ask
 			select {
 			case r := <-done:
@@ -100,6 +100,7 @@ func TestAsk(t *testing.T) {
 			if e := d.next(wire.EventGone); e.ID != ask.ID {
 				t.Errorf("gone %+v", e)
 			}
+			d.none()
 		})
 		t.Run("nobody is there", func(t *testing.T) {
 			d.cancel()

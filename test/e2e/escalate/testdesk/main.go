@@ -40,7 +40,7 @@ func run(socket string, req wire.DeskRequest) error {
 	}
 	answer, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d: %s (%v)", res.StatusCode, answer, err)
+		return fmt.Errorf("status %d: %s (%w)", res.StatusCode, answer, err)
 	}
 	fmt.Println(`{"type":"open"}`)
 	go func() {
