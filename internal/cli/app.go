@@ -96,6 +96,7 @@ func newApp() *cli.App {
 			initCommand(),
 			doctorCommand(),
 			statusCommand(),
+			consoleCommand(),
 			domainCommand(),
 			gitCommand(),
 			stateCommand(),

@@ -15,6 +15,7 @@ _lazaret() {
             ' init') cmd='init' ;;
             ' doctor') cmd='doctor' ;;
             ' status') cmd='status' ;;
+            ' console') cmd='console' ;;
             ' domain') cmd='domain' ;;
             ' git') cmd='git' ;;
             ' state') cmd='state' ;;
@@ -261,7 +262,7 @@ _lazaret() {
             if [[ $cur == -* ]]; then
                 words='--version --help -h'
             else
-                words='init doctor status domain git state prune config trust completion help'
+                words='init doctor status console domain git state prune config trust completion help'
             fi
             ;;
         'init')
@@ -281,6 +282,13 @@ _lazaret() {
         'status')
             if [[ $cur == -* ]]; then
                 words='--json --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'console')
+            if [[ $cur == -* ]]; then
+                words='--headless --help -h'
             else
                 words=''
             fi

@@ -9,6 +9,7 @@ _lazaret() {
             ' init') cmd='init' ;;
             ' doctor') cmd='doctor' ;;
             ' status') cmd='status' ;;
+            ' console') cmd='console' ;;
             ' domain') cmd='domain' ;;
             ' git') cmd='git' ;;
             ' state') cmd='state' ;;
@@ -100,6 +101,7 @@ _lazaret() {
                 'init:register lazaret as a runtime of podman'
                 'doctor:check whether this machine can run sandboxes'
                 'status:show the domains in use, their containers and sessions'
+                'console:answer what the sandboxes ask for'
                 'domain:print the domain of a workspace: its hash and its paths'
                 'git:look at an agent'\''s branch, take it over, and export its repositories'
                 'state:look at what an agent has installed and changed, keep it, and take it back'
@@ -136,6 +138,15 @@ _lazaret() {
         'status')
             flags=(
                 '--json:print one JSON object'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'console')
+            flags=(
+                '--headless:run automatic approvals only, without a screen; logs to standard error'
                 '--help:show help'
                 '-h:show help'
             )

@@ -281,3 +281,6 @@ func (m *Model) left() string {
 	d := max(0, m.ask.Deadline.Sub(m.now)).Round(time.Second)
 	return fmt.Sprintf("%d:%02d left", int(d.Minutes()), int(d.Seconds())%60)
 }
+
+// Reading reports whether keys go to the request, not to one of its editors.
+func (m *Model) Reading() bool { return m.mode == reading }
