@@ -40,8 +40,8 @@ const (
 
 const (
 	dialTime = 10 * time.Second
-	// maxAnswer bounds an answer, in bytes: two outputs as base64, and the rest.
-	maxAnswer = 4 << 20
+	// maxAnswer bounds an answer, in bytes: two outputs, each byte escaped, and the rest.
+	maxAnswer = 8 << 20
 	maxLines  = 64 // of an answer's head
 )
 

@@ -133,12 +133,23 @@ func (r *Request) Verify(key ed25519.PublicKey) bool {
 // SetOutput puts what a command printed into r, each cut to MaxOutput with a mark.
 func (r *Response) SetOutput(stdout, stderr []byte) {
 	stdout, stderr = cut(stdout), cut(stderr)
-	if utf8.Valid(stdout) && utf8.Valid(stderr) {
+	if plain(stdout) && plain(stderr) {
 		r.Stdout, r.Stderr = string(stdout), string(stderr)
 		return
 	}
 	r.Encoding = "base64"
 	r.Stdout, r.Stderr = base64.StdEncoding.EncodeToString(stdout), base64.StdEncoding.EncodeToString(stderr)
+}
+
+// plain reports whether out is UTF-8 that JSON does not make much longer.
+func plain(out []byte) bool {
+	controls := 0
+	for _, b := range out {
+		if b < 0x20 && b != '\n' && b != '\r' && b != '\t' {
+			controls++ // six bytes each
+		}
+	}
+	return utf8.Valid(out) && controls <= len(out)/20
 }
 
 // cutMark ends an output that is not whole.

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 
 	"github.com/lazaret-dev/lazaret/escalate"
+	"github.com/lazaret-dev/lazaret/escalate/mcp"
 	"github.com/lazaret-dev/lazaret/internal/gitwrap"
 )
 
@@ -17,5 +20,28 @@ func main() {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Proc: "/proc",
 		Client: escalate.Client{Socket: escalate.Socket, Certs: escalate.Certs},
 	}
+	if len(os.Args) == 2 && os.Args[1] == "mcp" {
+		os.Exit(serve(&p))
+	}
 	os.Exit(p.Main(os.Args[1:]))
+}
+
+// serve offers the tool until the agent that started us hangs up.
+func serve(p *escalate.Program) int {
+	err := mcp.Serve(context.Background(), os.Stdin, os.Stdout, func(ctx context.Context, command, reason string) (*escalate.Response, error) {
+		session, err := escalate.FindSession(p.Getenv, p.Proc)
+		if err != nil {
+			return nil, err
+		}
+		req, err := p.Client.NewRequest(session, command, reason)
+		if err != nil {
+			return nil, err
+		}
+		return p.Client.Ask(ctx, req, func(string) {})
+	})
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "lazaret-escalate mcp: %v\n", err)
+		return escalate.ExitFailed
+	}
+	return 0
 }

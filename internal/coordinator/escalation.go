@@ -535,11 +535,16 @@ func (c *Coordinator) respond(w http.ResponseWriter, res *escalate.Response, err
 		}
 		v = e
 	}
-	data, merr := json.Marshal(v)
-	if merr != nil {
-		c.log.Error("encode answer", "error", merr)
-		status, data = http.StatusInternalServerError, []byte(`{"code":"internal","message":"cannot encode the answer"}`)
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false) // it would make output longer, six times
+	if err := enc.Encode(v); err != nil {
+		c.log.Error("encode answer", "error", err)
+		status = http.StatusInternalServerError
+		body.Reset()
+		body.WriteString(`{"code":"internal","message":"cannot encode the answer"}`)
 	}
+	data := body.Bytes()
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", fmt.Sprint(len(data)))
 	w.WriteHeader(status)

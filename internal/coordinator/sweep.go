@@ -16,6 +16,7 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/atomicfile"
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/sessionkey"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
@@ -70,7 +71,7 @@ func (c *Coordinator) sweep() {
 // coordinator looks after any more.
 func (c *Coordinator) sweepContainers(ctx context.Context) {
 	ids, err := containerstate.List(c.spec.RuntimeDir)
-	if err = errors.Join(err, removeUnfinished(c.spec.RuntimeDir)); err != nil {
+	if err = errors.Join(err, removeUnfinished(c.spec.RuntimeDir), sessionkey.Sweep(c.spec.RuntimeDir)); err != nil {
 		c.log.Error("look for dead containers", "error", err)
 	}
 	for _, id := range ids {

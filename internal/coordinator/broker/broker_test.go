@@ -1,0 +1,385 @@
+package broker
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/lazaret-dev/lazaret/escalate"
+	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/sessionkey"
+	"github.com/lazaret-dev/lazaret/internal/wire"
+)
+
+type place struct {
+	*testing.T
+	b      *Broker
+	log    *Log
+	dir    string
+	record func(*Entry, func(error)) // in the log's place; nil for the log
+}
+
+func newPlace(t *testing.T) *place {
+	p := &place{T: t, dir: t.TempDir()}
+	p.log = OpenLog(p.dir)
+	p.b = New(Options{
+		Domain: domain.Anchor{Profile: "dev", Hash: "0123456789ab"}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Record: func(e *Entry, done func(error)) {
+			if p.record != nil {
+				p.record(e, done)
+				return
+			}
+			p.log.Record(e, done)
+		},
+	})
+	t.Cleanup(func() {
+		p.b.Close()
+		p.log.Close()
+	})
+	return p
+}
+
+type client struct {
+	id  string
+	key ed25519.PrivateKey
+}
+
+func (p *place) session(sandbox string, owned bool, timeout time.Duration) client {
+	p.Helper()
+	key, err := sessionkey.New()
+	if err != nil {
+		p.Fatal(err)
+	}
+	c := client{uuid.NewString(), key}
+	if err := p.b.Begin(Session{ID: c.id, Kind: "exec", Sandbox: sandbox, Key: sessionkey.Public(key), Owned: owned}, Rules{Timeout: timeout}); err != nil {
+		p.Fatal(err)
+	}
+	return c
+}
+
+func (c client) request(command string) *escalate.Request {
+	r := &escalate.Request{RequestID: uuid.NewString(), SessionID: c.id, Profile: "dev", Command: command, CWD: "/workspace"}
+	r.Sign(c.key)
+	return r
+}
+
+func (p *place) submit(sandbox string, r *escalate.Request) *Request {
+	p.Helper()
+	q, err := p.b.Submit(sandbox, r)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return q
+}
+
+// testDesk is one that speaks the protocol over a pipe.
+type testDesk struct {
+	*testing.T
+	conn net.Conn
+	in   *bufio.Reader
+	done chan error
+}
+
+func (p *place) desk(kind, session string) *testDesk {
+	p.Helper()
+	near, far := net.Pipe()
+	d := &testDesk{T: p.T, conn: near, in: bufio.NewReader(near), done: make(chan error, 1)}
+	go func() {
+		d.done <- p.b.Serve(context.Background(), far, &wire.DeskRequest{Kind: kind, SessionID: session}, 1)
+	}()
+	p.Cleanup(func() { _ = near.Close() })
+	for range 1000 { // until it is counted
+		for _, s := range p.b.Desks() {
+			if s.Kind == kind && s.Session == session {
+				return d
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	p.Fatal("the desk does not open")
+	return nil
+}
+
+func (d *testDesk) next(kind string) wire.DeskEvent {
+	d.Helper()
+	_ = d.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	line, err := d.in.ReadBytes('\n')
+	var e wire.DeskEvent
+	if err == nil {
+		err = json.Unmarshal(line, &e)
+	}
+	if err != nil || e.Type != kind {
+		d.Fatalf("got %q, %v, want %q", line, err, kind)
+	}
+	return e
+}
+
+// quiet fails the test if anything comes.
+func (d *testDesk) quiet() {
+	d.Helper()
+	_ = d.conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if line, err := d.in.ReadBytes('\n'); err == nil {
+		d.Errorf("unexpected event %s", line)
+	}
+}
+
+func (d *testDesk) reply(r wire.DeskReply) {
+	d.Helper()
+	data, err := json.Marshal(r)
+	if err == nil {
+		_, err = d.conn.Write(append(data, '\n'))
+	}
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
+func (p *place) answer(r *Request) *escalate.Response {
+	p.Helper()
+	select {
+	case res := <-r.Done:
+		return res
+	case <-time.After(20 * time.Second):
+		p.Fatal("no answer")
+	}
+	return nil
+}
+
+func (p *place) events() (all []string) {
+	p.Helper()
+	data, err := os.ReadFile(filepath.Join(p.dir, File))
+	if err != nil {
+		p.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		var e Entry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			p.Fatalf("line %q: %v", line, err)
+		}
+		all = append(all, e.Event)
+	}
+	return all
+}
+
+func code(err error) string {
+	var e *wire.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+func TestApproved(t *testing.T) {
+	p := newPlace(t)
+	c := p.session("box", false, time.Minute)
+	r := p.submit("box", c.request("id -u"))
+	first, second := p.desk(wire.DeskConsole, ""), p.desk(wire.DeskHeadless, "")
+	ask := first.next(wire.EventAsk).Ask
+	if ask.Command != "id -u" || ask.Waiting != 1 || ask.Session != c.id {
+		t.Errorf("asked %+v", ask)
+	}
+	second.next(wire.EventAsk)
+	first.reply(wire.DeskReply{Type: wire.ReplyApprove, ID: ask.ID, Remember: true})
+	if e := second.next(wire.EventGone); e.ID != ask.ID {
+		t.Errorf("gone %+v", e)
+	}
+	first.next(wire.EventGo)
+	if got := p.events(); len(got) != 1 || got[0] != EventApproved {
+		t.Errorf("recorded before go: %v", got)
+	}
+	// Another desk cannot answer for it, nor end it.
+	second.reply(wire.DeskReply{Type: wire.ReplyResult, ID: ask.ID, ExitCode: 9})
+	second.reply(wire.DeskReply{Type: wire.ReplyApprove, ID: ask.ID})
+	second.next(wire.EventGone)
+	first.reply(wire.DeskReply{Type: wire.ReplyResult, ID: ask.ID, ExitCode: 4, Stdout: []byte("1000\n")})
+	if res := p.answer(r); !res.Approved || res.ExitCode != 4 || res.Stdout != "1000\n" {
+		t.Errorf("answer %+v", res)
+	}
+	p.submit("box", c.request("id -u"))
+	if ask := first.next(wire.EventAsk).Ask; !ask.Remembered {
+		t.Error("the same command in the same directory is not remembered")
+	}
+	p.submit("box", c.request("id -g"))
+	if ask := first.next(wire.EventAsk).Ask; ask.Remembered {
+		t.Error("another command is taken for a remembered one")
+	}
+}
+
+func TestDeniedAndLate(t *testing.T) {
+	p := newPlace(t)
+	d := p.desk(wire.DeskConsole, "")
+	c := p.session("box", false, time.Minute)
+	r := p.submit("box", c.request("x"))
+	d.reply(wire.DeskReply{Type: wire.ReplyDeny, ID: d.next(wire.EventAsk).Ask.ID, Reason: "no"})
+	if res := p.answer(r); res.Approved || res.ExitCode != 126 || res.Reason != "no" {
+		t.Errorf("answer %+v", res)
+	}
+	short := p.session("box", false, 50*time.Millisecond)
+	r = p.submit("box", short.request("x"))
+	ask := d.next(wire.EventAsk).Ask
+	if res := p.answer(r); res.ExitCode != 124 {
+		t.Errorf("answer %+v", res)
+	}
+	d.next(wire.EventGone)
+	d.reply(wire.DeskReply{Type: wire.ReplyApprove, ID: ask.ID}) // too late
+	d.next(wire.EventGone)
+}
+
+// A request of a session that a terminal owns goes there only, whether the terminal
+// has come, is there, or has gone.
+func TestTerminalsSession(t *testing.T) {
+	p := newPlace(t)
+	console := p.desk(wire.DeskConsole, "")
+	c := p.session("box", true, time.Minute)
+	other := p.desk(wire.DeskRun, uuid.NewString())
+	r := p.submit("box", c.request("x"))
+	if n := <-r.News; n != escalate.NewsAway {
+		t.Errorf("news %q", n)
+	}
+	console.quiet()
+	other.quiet()
+	own := p.desk(wire.DeskRun, c.id)
+	ask := own.next(wire.EventAsk).Ask
+	console.reply(wire.DeskReply{Type: wire.ReplyApprove, ID: ask.ID})
+	console.next(wire.EventGone)
+	_ = own.conn.Close()
+	_ = <-own.done // how it ended is no matter
+	console.quiet()
+	if p.b.Waiting() != 1 {
+		t.Error("the request does not wait")
+	}
+}
+
+func TestRefused(t *testing.T) {
+	p := newPlace(t)
+	c := p.session("box", false, time.Minute)
+	ended := p.session("box", false, time.Minute)
+	p.b.End(ended.id)
+	good := c.request("good")
+	p.submit("box", good)
+	altered := c.request("ls")
+	altered.Command = "rm"
+	foreign := ended
+	foreign.id = c.id
+	otherProfile := &escalate.Request{RequestID: uuid.NewString(), SessionID: c.id, Profile: "other", Command: "x"}
+	otherProfile.Sign(c.key)
+	tests := []struct {
+		name, sandbox string
+		req           *escalate.Request
+		code          string
+	}{
+		{"replayed", "box", good, CodeReplayed},
+		{"altered", "box", altered, CodeBadSignature},
+		{"another session's key", "box", foreign.request("x"), CodeBadSignature},
+		{"ended", "box", ended.request("x"), CodeEndedSession},
+		{"ended, over another sandbox's socket", "other", ended.request("x"), CodeUnknownSession},
+		{"unknown", "box", client{uuid.NewString(), c.key}.request("x"), CodeUnknownSession},
+		{"of another sandbox", "other", c.request("x"), CodeForeignSession},
+		{"another profile", "box", otherProfile, wire.CodeBadRequest},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := p.b.Submit(tt.sandbox, tt.req); code(err) != tt.code {
+				t.Errorf("got %v, want %s", err, tt.code)
+			}
+		})
+	}
+}
+
+func TestBounds(t *testing.T) {
+	p := newPlace(t)
+	c := p.session("box", false, time.Minute)
+	for range maxPending {
+		p.submit("box", c.request("x"))
+	}
+	for range 10000 {
+		if _, err := p.b.Submit("box", c.request("x")); code(err) != CodeTooMany {
+			t.Fatalf("got %v", err)
+		}
+	}
+	d := p.desk(wire.DeskConsole, "")
+	ask := d.next(wire.EventAsk).Ask
+	if ask.Waiting != maxPending || ask.Dropped != 10000 {
+		t.Errorf("waiting %d, dropped %d", ask.Waiting, ask.Dropped)
+	}
+}
+
+func TestNotRecorded(t *testing.T) {
+	p := newPlace(t)
+	p.record = func(_ *Entry, done func(error)) { go done(errors.New("disk full")) }
+	d := p.desk(wire.DeskConsole, "")
+	c := p.session("box", false, time.Minute)
+	r := p.submit("box", c.request("x"))
+	d.reply(wire.DeskReply{Type: wire.ReplyApprove, ID: d.next(wire.EventAsk).Ask.ID})
+	d.next(wire.EventGone)
+	if res := p.answer(r); res.Approved || res.ExitCode != 125 || !strings.Contains(res.Reason, "disk full") {
+		t.Errorf("answer %+v", res)
+	}
+}
+
+func TestDeskGoes(t *testing.T) {
+	p := newPlace(t)
+	d := p.desk(wire.DeskConsole, "")
+	c := p.session("box", false, time.Minute)
+	r := p.submit("box", c.request("x"))
+	d.reply(wire.DeskReply{Type: wire.ReplyApprove, ID: d.next(wire.EventAsk).Ask.ID})
+	d.next(wire.EventGo)
+	_ = d.conn.Close()
+	if res := p.answer(r); !res.Approved || res.ExitCode != 125 {
+		t.Errorf("answer %+v", res)
+	}
+}
+
+func TestBadLinesEndADesk(t *testing.T) {
+	p := newPlace(t)
+	for _, line := range []string{"x", `{"type":"deny","id":"a","id":"b"}`, `{"Type":"deny"}`, `{"type":"other"}`, `{"type":"deny","id":"a","reason":"` + strings.Repeat("x", escalate.MaxJustification+1) + `"}`} {
+		d := p.desk(wire.DeskConsole, "")
+		_, _ = d.conn.Write([]byte(line + "\n"))
+		select {
+		case err := <-d.done:
+			if err == nil {
+				t.Errorf("%.40s: no error", line)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%.40s: the desk goes on", line)
+		}
+	}
+}
+
+// A log whose name was moved away goes on under its name.
+func TestLogMoved(t *testing.T) {
+	dir := t.TempDir()
+	l := OpenLog(dir)
+	write := func() {
+		done := make(chan error)
+		l.Record(&Entry{Event: EventDenied, Asked: "a\x1b<\u202e"}, func(err error) { done <- err })
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	if err := os.Rename(filepath.Join(dir, File), filepath.Join(dir, "old")); err != nil {
+		t.Fatal(err)
+	}
+	write()
+	l.Close()
+	for _, name := range []string{File, "old"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		var e Entry
+		if err != nil || json.Unmarshal(data, &e) != nil || e.Asked != "a\x1b<\u202e" {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
+	}
+}
