@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
+	"github.com/lazaret-dev/lazaret/internal/coordinator/broker"
 	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -855,7 +856,7 @@ func TestRefusedRequests(t *testing.T) {
 // FuzzRequest: no body, whatever it holds, crashes the server or is answered
 // with anything but JSON.
 func FuzzRequest(f *testing.F) {
-	paths := []string{wire.PathPrepare, wire.PathAttach, wire.PathRelease, wire.PathSessions, wire.PathStatus}
+	paths := []string{wire.PathPrepare, wire.PathAttach, wire.PathRelease, wire.PathSessions, wire.PathStatus, wire.PathDesk}
 	for i := range paths {
 		f.Add(i, []byte(`{"version":1,"container_id":"c","pid":2}`))
 	}
@@ -866,6 +867,8 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, i int, body []byte) {
 		log := slog.New(slog.DiscardHandler)
 		c := &Coordinator{spec: spec, log: log, idle: make(chan struct{}, 1), containers: map[string]*container{}, sessions: map[string]*session{}}
+		c.broker = broker.New(broker.Options{Domain: spec.Domain, Log: log, Record: func(_ *broker.Entry, done func(error)) { go done(nil) }})
+		defer c.broker.Close()
 		w := httptest.NewRecorder()
 		method := http.MethodPost
 		if i < 0 {

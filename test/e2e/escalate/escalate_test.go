@@ -3,6 +3,7 @@
 package escalate
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/wire"
 	"github.com/lazaret-dev/lazaret/test/e2e/harness"
 )
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // background starts a command of the user's and hands on how it ended.
 func background(t *testing.T, h *harness.Harness, args ...string) <-chan harness.Result {

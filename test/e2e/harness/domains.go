@@ -60,8 +60,9 @@ func (h *Harness) Inspect(container, field string) string {
 
 // Domain is what a live coordinator tells of its domain.
 type Domain struct {
-	PID   int `json:"pid"`
-	Guard struct {
+	PID    int    `json:"pid"`
+	Memory uint64 `json:"memory_bytes"`
+	Guard  struct {
 		State string `json:"state"`
 		PID   int    `json:"pid"`
 		Cut   bool   `json:"cut"`
