@@ -467,7 +467,7 @@ func (e *escalation) serve(w http.ResponseWriter, r *http.Request) {
 		asked, err = e.c.broker.Submit(e.sandbox, req)
 	}
 	if err != nil {
-		e.c.log.Info("escalation refused", "container", e.sandbox, "error", err)
+		e.c.log.Debug("escalation refused", "container", e.sandbox, "error", err)
 		_ = ctl.SetWriteDeadline(time.Now().Add(answerTime)) // the connection takes deadlines
 		e.c.respond(w, nil, err)
 		return

@@ -78,8 +78,8 @@ func TestAttacks(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tt.attack, got[tt.attack], tt.want)
 			}
 		}
-		t.Run("10,000 requests", func(t *testing.T) {
-			if got := agent(t, "box", certs, socket, "10000 requests")["10000 requests"]; got != "map[403 unknown_session:10000]" {
+		t.Run("2,000 requests", func(t *testing.T) {
+			if got := agent(t, "box", certs, socket, "2000 requests")["2000 requests"]; got != "map[403 unknown_session:2000]" {
 				t.Errorf("answered with %s", got)
 			}
 		})

@@ -195,7 +195,10 @@ func (a *agent) attack(name string) (string, error) {
 		_ = raw.SetDeadline(time.Now().Add(time.Minute))
 		_, _ = raw.Write(junk)
 		_, err = io.Copy(io.Discard, raw)
-		return "closed", err
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return "goes on", nil
+		}
+		return "closed", nil // by a reset, as our junk was not read
 	case "other paths":
 		var all []string
 		for _, path := range []string{"/v1/status", "/v1/prepare", "/v1/desk", "/v1/sessions", "/"} {
@@ -217,8 +220,8 @@ func (a *agent) attack(name string) (string, error) {
 			a.hold = append(a.hold, raw)
 		}
 		return "open", nil
-	case "10000 requests":
-		return a.many(good, r, 10000), nil
+	case "2000 requests":
+		return a.many(good, r, 2000), nil
 	}
 	return "", errors.New("no such attack")
 }
