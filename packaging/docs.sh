@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs or removes man pages, completions and the example configuration.
+# Installs or removes man pages, completions, systemd user units and the example configuration.
 #   DESTDIR=… PREFIX=… docs.sh install|uninstall
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,11 +14,12 @@ target() {
 	packaging/completions/lazaret.bash) echo share/bash-completion/completions/lazaret ;;
 	packaging/completions/lazaret.zsh) echo share/zsh/site-functions/_lazaret ;;
 	packaging/completions/lazaret.fish) echo share/fish/vendor_completions.d/lazaret.fish ;;
+	packaging/systemd/*.service) echo "lib/systemd/user/$name" ;;
 	*) echo "share/doc/lazaret/$name" ;;
 	esac
 }
 
-for file in packaging/man/*.[1-8] packaging/completions/lazaret.{bash,zsh,fish} example.toml README.md LICENSE CHANGELOG.md; do
+for file in packaging/man/*.[1-8] packaging/completions/lazaret.{bash,zsh,fish} packaging/systemd/*.service example.toml README.md LICENSE CHANGELOG.md; do
 	[[ -e $file ]] || continue
 	case ${1:-} in
 	install) install -D -m 0644 "$file" "$root/$(target "$file")" ;;

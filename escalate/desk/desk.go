@@ -6,6 +6,7 @@ package desk
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,9 @@ type Options struct {
 	// are, changes.
 	Host   func() *policy.Host
 	Runner hostrun.Runner
+	// Limit is how long a command may run; 0 is an hour. The request's deadline is
+	// for its answer only.
+	Limit time.Duration
 }
 
 // Types of an Event, in the order in which a request has them. A person is asked
@@ -275,7 +279,7 @@ func (d *Desk) start(id string) error {
 		d.mu.Unlock()
 		return fmt.Errorf("the coordinator starts request %.64q, which nobody here has approved", id)
 	}
-	ctx, cancel := context.WithDeadline(d.ctx, r.ask.Deadline)
+	ctx, cancel := context.WithTimeout(d.ctx, cmp.Or(d.o.Limit, time.Hour))
 	r.running = cancel
 	d.mu.Unlock()
 	d.emit(Event{Type: Started, ID: id, Ask: r.ask, View: r.view, Auto: r.auto})

@@ -39,6 +39,11 @@ type fixture struct {
 
 func setup(t *testing.T, kind string) *fixture {
 	t.Helper()
+	return setupLimit(t, kind, 0)
+}
+
+func setupLimit(t *testing.T, kind string, limit time.Duration) *fixture {
+	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +62,7 @@ func setup(t *testing.T, kind string) *fixture {
 	f := &fixture{Coordinator: fake.Start(t, dir, fake.Anchor(dir, "dev", work))}
 	f.run = &runner{ran: make(chan string, 100), ended: make(chan string, 100)}
 	f.Desk, err = Open(Options{
-		Socket: f.Socket, Kind: kind, Runner: f.run,
+		Socket: f.Socket, Kind: kind, Runner: f.run, Limit: limit,
 		Host: func() *policy.Host { return &policy.Host{Path: bin} },
 	})
 	if err != nil {
@@ -202,10 +207,10 @@ func TestGoneEndsTheCommand(t *testing.T) {
 	f.Silent()
 }
 
-func TestTheDeadlineEndsTheCommand(t *testing.T) {
+func TestTheLimitEndsTheCommand(t *testing.T) {
 	t.Parallel()
-	f := setup(t, wire.DeskConsole)
-	f.Ask(&wire.Ask{ID: "1", Command: "block", Deadline: time.Now().Add(300 * time.Millisecond)})
+	f := setupLimit(t, wire.DeskConsole, 300*time.Millisecond)
+	f.Ask(&wire.Ask{ID: "1", Command: "block", Deadline: time.Now().Add(time.Millisecond)}) // that is for the answer
 	e := f.next(t, Asked)
 	if err := f.Approve("1", e.View, false); err != nil {
 		t.Fatal(err)

@@ -277,7 +277,7 @@ func (m *model) take(u *Update) tea.Cmd {
 	r.ask, r.view, r.auto = e.Ask, e.View, e.Auto
 	switch e.Type {
 	case desk.Asked:
-		if m.find(m.selected) == nil || m.find(m.selected).state == ended && m.prompt == nil && m.details == nil {
+		if m.find(m.selected) == nil || m.find(m.selected).state != waiting && m.prompt == nil && m.details == nil {
 			m.selected = u.Key
 		}
 		return tea.Raw("\a")
