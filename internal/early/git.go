@@ -285,7 +285,7 @@ func (c *gitCall) configGuarded(s *scratch) bool {
 			n = 0
 		}
 		if n, ok = put(&s.buf, n, dir, '/'); ok {
-			_, ok = put(&s.buf, n, "config.lock", 0)
+			_, ok = put(&s.buf, n, "config.worktree.lock", 0)
 		}
 		return ok && lock(&s.buf) == unix.EROFS
 	}
@@ -293,7 +293,7 @@ func (c *gitCall) configGuarded(s *scratch) bool {
 		if !ok {
 			return false
 		}
-		if _, ok := put(&s.buf, n, ".git/config.lock", 0); !ok {
+		if _, ok := put(&s.buf, n, ".git/config.worktree.lock", 0); !ok {
 			return false
 		}
 		switch lock(&s.buf) {
@@ -308,8 +308,9 @@ func (c *gitCall) configGuarded(s *scratch) bool {
 	return false
 }
 
-// lock is the error that git would get when it begins to change a config. Where
-// there is none the lock is taken and given back.
+// lock is the error that git would get when it begins to change a working tree's
+// config, which the guard keeps as it keeps the repository's. Where there is none the
+// lock is taken and given back.
 //
 //go:nosplit
 func lock(name *[4096]byte) syscall.Errno {

@@ -456,6 +456,12 @@ func (f *guard) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName st
 	if !there && in.Flags&unix.RENAME_EXCHANGE != 0 {
 		return fuse.ENOENT
 	}
+	if from == to && in.Flags == 0 && replaces(from, &a, &b, oldName, newName, &st) {
+		done, s := f.replace(from, &a, &b, oldName, newName, &over, there)
+		if done || !s.Ok() {
+			return s
+		}
+	}
 	publish, s := f.judgeRename(from, to, &a, &b, oldName, newName, &st, &over, there, in.Flags)
 	if !s.Ok() {
 		return s

@@ -42,7 +42,7 @@ func TestContract(t *testing.T) {
 	wantErrno(t, "rename .git", syscall.Rename(filepath.Join(w.in, ".git"), filepath.Join(w.in, "g")), unix.EBUSY)
 	wantErrno(t, "remove .git", syscall.Rmdir(filepath.Join(w.in, ".git")), unix.EBUSY)
 	wantErrno(t, "rename hooks", syscall.Rename(filepath.Join(w.in, ".git/hooks"), filepath.Join(w.in, ".git/h")), unix.EBUSY)
-	for _, name := range []string{"config.lock", "config.worktree", "commondir", "gitdir", "info/attributes", "info/grafts", "objects/info/alternates", "Config.Worktree"} {
+	for _, name := range []string{"config.worktree", "config.worktree.lock", "commondir", "gitdir", "info/attributes", "info/grafts", "objects/info/alternates", "Config.Worktree"} {
 		_, err := os.Create(filepath.Join(w.in, ".git", name))
 		wantErrno(t, "create .git/"+name, err, unix.EROFS)
 	}
@@ -318,7 +318,7 @@ func TestRefusals(t *testing.T) {
 	if err == nil || !strings.Contains(out, "Read-only file system") {
 		t.Errorf("git config: %v, %s", err, out)
 	}
-	if got := w.read(list); got != "1 EROFS create \".git/config.lock\"\n" {
+	if got := w.read(list); got != "1 EROFS rename \".git/config\"\n" {
 		t.Errorf("refusals: %q", got)
 	}
 	_ = os.Remove(filepath.Join(w.in, ".git/config"))

@@ -46,6 +46,18 @@ var obeyed = map[string]bool{
 	"objects/info/alternates": true, "objects/info/http-alternates": true,
 }
 
+// configLock is what git writes a config anew in, also where nothing changes: as
+// for a branch without settings that is deleted.
+const configLock = "config.lock"
+
+// messages are what git has people edit. Programs that edit files replace them by
+// others, with names of their own.
+//
+//nolint:gochecknoglobals // a constant table
+var messages = map[string]bool{
+	"COMMIT_EDITMSG": true, "MERGE_MSG": true, "SQUASH_MSG": true, "TAG_EDITMSG": true, "NOTES_EDITMSG": true, "EDIT_DESCRIPTION": true,
+}
+
 // gitRule judges the path p, clean and relative, of something in a git directory.
 func gitRule(p string) class {
 	if hasDotGit(p) {
@@ -53,6 +65,9 @@ func gitRule(p string) class {
 	}
 	if lock, ok := lockTwin(p); ok {
 		return gitRule(lock)
+	}
+	if p == configLock {
+		return shadow // it may come back as the config that is there, and as no other
 	}
 	base := strings.TrimSuffix(p, ".lock")
 	if obeyed[base] || obeyed[strings.TrimSuffix(strings.ToLower(p), ".lock")] {

@@ -10,11 +10,11 @@ func TestGitRule(t *testing.T) {
 	for p, want := range map[string]class{
 		"HEAD": real,
 		"index.lock.0123456789abcdef0123456789abcdef": real, "refs/heads/x.lock.0123456789abcdef0123456789abcdef": real,
-		"config.lock.0123456789abcdef0123456789abcdef": readOnly, "index.lock.0123456789abcdef012345678abcdef": real, "index.lock.0123": shadow, "hooks.lock.0123456789abcdef0123456789abcdef": shadow,
+		"config.lock.0123456789abcdef0123456789abcdef": shadow, "index.lock.0123456789abcdef012345678abcdef": real, "index.lock.0123": shadow, "hooks.lock.0123456789abcdef0123456789abcdef": shadow,
 		"HEAD.lock": real, "index": index, "index.lock": real, "packed-refs.lock": real,
 		"refs/heads/a/b": real, "refs/heads/a/b.lock": real, "logs/refs/heads/a": real, "logs/HEAD": real, "logs": real, "logs/x": refused, "logs/x/HEAD": refused, "FETCH_HEAD": real,
 		"sharedindex.abc": index, "sharedindex_abc": real, "next-index-12.lock": real, "index.stash.12": real, "index.stash.12.lock": real,
-		"config": readOnly, "config.lock": readOnly, "CONFIG": readOnly, "Config.Lock": readOnly, "config.worktree": readOnly,
+		"config": readOnly, "config.lock": shadow, "CONFIG": readOnly, "Config.Lock": readOnly, "config.worktree": readOnly,
 		"commondir": readOnly, "gitdir": readOnly, "info/attributes": readOnly, "info/attributes.lock": readOnly, "info/grafts": readOnly,
 		"info/exclude": readOnly, "info/sparse-checkout": readOnly, "info/refs": real, "info/x": shadow, "info": real,
 		"objects": real, "objects/aa": real, "objects/aa/" + hex38: real, "objects/aa/tmp_obj_x": real, "objects/tmp_object_git2_x": real, "objects/pack/pack_git2_x": real, "objects/AA": refused,
