@@ -44,7 +44,8 @@ CHAOS_ROUNDS ?= 25
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
 	@mkdir -p $(BIN)
-	$(call GOBUILD,) -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(EARLY),$(BINARIES)))
+	$(call GOBUILD,) -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(EARLY) lazaret-netrouter,$(BINARIES)))
+	$(call GOBUILD,) -tags nethttpomithttp2 -o $(BIN)/ ./cmd/lazaret-netrouter
 	$(call GOBUILD, -E _lazaret_entry) -o $(BIN)/ $(addprefix ./cmd/,$(EARLY))
 
 build-all: ## the binaries for amd64 and arm64

@@ -85,6 +85,10 @@ func (s *shim) create() error {
 	if err := s.enforceable(r); err != nil {
 		return err
 	}
+	network, err := s.planNetwork(r, s.networkFlags(r))
+	if err != nil {
+		return err
+	}
 	guard, err := s.planGuard(r)
 	if err != nil {
 		return err
@@ -114,6 +118,9 @@ func (s *shim) create() error {
 	if r.anchor.Workspace != "" {
 		req.Git, req.Masks, req.ReadOnly, req.Sources = r.profile.Git, guard.masks, guard.readOnly, guard.asked()
 		req.State, req.Persist = state, persist
+	}
+	if req.Network = network; network != nil && state != nil {
+		state.Targets = append(state.Targets, wire.Target{Path: resolvConf, Own: true})
 	}
 	session, err := s.escalation(r, &req)
 	if err != nil {
@@ -179,6 +186,7 @@ func (s *shim) create() error {
 		IsolatedNetwork:    r.profile.Network.Mode == "none",
 		DropAnnotations:    r.drop,
 	}
+	networkThrough(&plan, res.Network)
 	if err := spec.RewriteFile(r.bundle, plan); err != nil {
 		return err
 	}
@@ -186,7 +194,7 @@ func (s *shim) create() error {
 	if err := containerstate.WriteState(stateDir, containerstate.State{
 		Version: containerstate.Version, ID: r.id, Domain: r.anchor,
 		ControlDir: r.cfg.General.ControlDir, LogLevel: r.cfg.General.LogLevel,
-		Runsc: r.low.path, RunscRoot: root, RunscFlags: r.flags, HideNet: probe.hideNet(),
+		Runsc: r.low.path, RunscRoot: root, RunscFlags: r.flags, HideNet: probe.hideNet(), LateNet: network != nil && network.Late,
 		RunDir: res.RunDir, PathDirs: pathDirs, Bundle: r.bundle, Escalation: req.Escalation != nil, Notes: slices.Concat(r.warnings, r.notes, res.Notes),
 	}); err != nil {
 		return err
@@ -502,21 +510,17 @@ func anonymousVolume(source string) bool {
 // and notes what is missing of the defaults. It decides the runtime's flags.
 func (s *shim) enforceable(r *request) error {
 	p := r.profile
-	networks := flagValues(slices.Concat(s.cmd.Global, r.cfg.Runtime.Args), "network")
+	networks := s.networkFlags(r)
 	hostNet := !slices.ContainsFunc(r.doc.Namespaces(), ownNetwork) || slices.Contains(networks, "host")
 	switch {
 	case slices.ContainsFunc(r.cfg.Runtime.Args, unsafeArg):
 		return errUnsafeFlag()
-	case p.Network.Mode == "filtered" && p.Network.ModeSet:
-		return fmt.Errorf(`profile %q asks for network.mode = "filtered", which this version cannot enforce yet: set "none", or "open" to accept an unfiltered network`, p.Name)
-	case p.Network.AllowSet && p.Network.Mode != "open":
-		return fmt.Errorf(`profile %q has a network.allow list, which this version cannot enforce yet: set network.mode = "none", or "open" to accept an unfiltered network`, p.Name)
 	case hostNet && p.Network.Mode != "open":
 		return fmt.Errorf(`host network refused: the sandbox would be on the host's own network; profile %q must say network.mode = "open" for that`, p.Name)
 	case p.Network.Mode == "none" && slices.ContainsFunc(networks, func(n string) bool { return n != "none" }):
 		return fmt.Errorf(`profile %q has network.mode = "none", but runsc is given --network=%s: take that flag away`, p.Name, strings.Join(networks, ", "))
-	case p.Network.Mode == "filtered":
-		r.notes = append(r.notes, `network is not filtered: this version has no network sidecar yet; set network.mode = "open" to accept that or "none" for no network`)
+	case p.Network.Mode == "filtered" && !r.filtered():
+		r.notes = append(r.notes, `network is not filtered, as the profile does not ask for it: set network.mode = "filtered", "open" to accept that, or "none" for no network`)
 	}
 	fresh := func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace && n.Path == "" }
 	r.loopback = p.Network.Mode != "none" && len(networks) == 0 && slices.ContainsFunc(r.doc.Namespaces(), fresh)
@@ -569,6 +573,11 @@ func (s *shim) enforceable(r *request) error {
 		r.flags = append(r.flags, a)
 	}
 	return nil
+}
+
+// networkFlags are the values of runsc's --network, whoever gives it.
+func (s *shim) networkFlags(r *request) []string {
+	return flagValues(slices.Concat(s.cmd.Global, r.cfg.Runtime.Args), "network")
 }
 
 // ownNetwork reports whether n is a network namespace other than the host's,

@@ -164,6 +164,11 @@ func (s *shim) passThrough() error {
 			return fmt.Errorf("update is not supported by lazaret here: container %s runs without a cgroup of its own, so no limit could be enforced", st.ID)
 		}
 	}
+	if s.cmd.Verb == "start" && st.LateNet {
+		if err := s.connectNetwork(st); err != nil {
+			return err
+		}
+	}
 	if s.cmd.Verb == "start" && st.HideNet {
 		if err := hideNetSysctls(); err != nil {
 			return err

@@ -181,32 +181,6 @@ func terminfoDirs(list, dir string) (value string, keep bool) {
 	return list, true
 }
 
-func (p Plan) network(d *Document) error {
-	if !p.IsolatedNetwork || freshNetwork(d) {
-		return nil
-	}
-	var kept []namespace
-	for _, n := range d.namespaces {
-		if n.Type != specs.NetworkNamespace {
-			kept = append(kept, n)
-		}
-	}
-	fresh := specs.LinuxNamespace{Type: specs.NetworkNamespace}
-	d.setNamespaces(append(kept, namespace{fresh, encode(fresh)}))
-	return nil
-}
-
-// freshNetwork tells whether the container gets a network namespace made for it.
-func freshNetwork(d *Document) bool {
-	var all []specs.LinuxNamespace
-	for _, n := range d.namespaces {
-		if n.Type == specs.NetworkNamespace {
-			all = append(all, n.LinuxNamespace)
-		}
-	}
-	return len(all) == 1 && all[0].Path == ""
-}
-
 // dropOwnMounts takes an earlier rewrite's mounts out, so that they are neither
 // doubled nor left behind.
 func dropOwnMounts(d *Document) error {

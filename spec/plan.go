@@ -68,6 +68,9 @@ type Plan struct {
 	// IsolatedNetwork gives the container a fresh network namespace, in which
 	// there is only lo, whatever the document joins or shares.
 	IsolatedNetwork bool
+	// NetworkPath is the network namespace that the container joins, whichever the
+	// document names; "" leaves it.
+	NetworkPath string
 	// DropAnnotations are the names of annotations to remove; see ImageAnnotations.
 	DropAnnotations []string
 }
@@ -173,6 +176,12 @@ func (p Plan) normal() (Plan, error) {
 		}
 		if len(p.HookEnv) == 0 {
 			errs = append(errs, errors.New("a hook without an environment of its own would inherit the engine's"))
+		}
+	}
+	if p.NetworkPath != "" {
+		errs = append(errs, hostPath("network namespace", p.NetworkPath))
+		if p.IsolatedNetwork {
+			errs = append(errs, errors.New("an isolated network has no namespace to join"))
 		}
 	}
 	if p.HookTimeoutSeconds < 0 {

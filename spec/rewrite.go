@@ -193,8 +193,8 @@ func checkRest(d *Document, p Plan) error {
 			return fmt.Errorf("the annotation %s is left", name)
 		}
 	}
-	if p.IsolatedNetwork && !freshNetwork(d) {
-		return errors.New("the network namespace is not a fresh one")
+	if (p.IsolatedNetwork || p.NetworkPath != "") && !joins(d, p.NetworkPath) {
+		return fmt.Errorf("the network namespace is not the wanted one (%q)", p.NetworkPath)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (v Volume) String() string {
 
 // Network is [profiles.<name>.network]; entries of the lists parse with ParseRule.
 type Network struct {
-	Mode     string // filtered, none or open
+	Mode     string // filtered, learn, none or open
 	ModeSet  bool   // some file sets mode, as opposed to the default
 	Allow    []string
 	AllowSet bool // some file sets allow, even to []

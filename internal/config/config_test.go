@@ -308,7 +308,7 @@ func TestMisspeltSafety(t *testing.T) {
 		{"array of tables", "[[profiles.aa]]\nimage = \"x\"\n", []string{":1", "must be a table, not an array of tables"}},
 		{"duplicate table", "[general]\n[runtime]\n[general]\n", []string{":3", "general"}},
 		{"duplicate key", "[general]\nlog_level = \"info\"\nlog_level = \"info\"\n", []string{":3", "log_level"}},
-		{"bad enum", "[profiles.aa.network]\nmode = \"filterd\"\n", []string{":2", `bad value "filterd"`, "allowed: filtered, none, open", `did you mean "filtered"?`}},
+		{"bad enum", "[profiles.aa.network]\nmode = \"filterd\"\n", []string{":2", `bad value "filterd"`, "allowed: filtered, learn, none, open", `did you mean "filtered"?`}},
 		{"empty enum", "[profiles.aa]\ngit = \"\"\n", []string{":2", "allowed: sentry, branch, off"}},
 		{"enum in upper case", "[profiles.aa]\ngit = \"Off\"\n", []string{":2", `did you mean "off"?`}},
 		{"profile name of one letter", "[profiles.a]\n", []string{":1", "2 to 32"}},

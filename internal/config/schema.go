@@ -149,7 +149,7 @@ func profileTable(home string) *table {
 		},
 		tables: []section{
 			{"network", &table{fields: []field{
-				{name: "mode", allowed: []string{"filtered", "none", "open"}},
+				{name: "mode", allowed: []string{"filtered", "learn", "none", "open"}},
 				{name: "allow", kind: kindStrings, fix: rule},
 				{name: "deny", kind: kindStrings, fix: rule},
 			}}},

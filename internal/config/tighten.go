@@ -62,7 +62,7 @@ func loosens(without, with *settings, key, group, profile string) string {
 	case "profiles.*.network.deny":
 		return gone(uncovered(toStrings(old), toStrings(now)))
 	case "profiles.*.network.mode":
-		rank := []string{"open", "filtered", "none"}
+		rank := []string{"open", "learn", "filtered", "none"}
 		if slices.Index(rank, now.(string)) < slices.Index(rank, old.(string)) {
 			return change(old, now)
 		}

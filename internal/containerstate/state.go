@@ -46,11 +46,12 @@ type State struct {
 	Domain     domain.Anchor `json:"domain"`
 	ControlDir string        `json:"control_dir"`
 	LogLevel   string        `json:"log_level"`
-	Runsc      string        `json:"runsc"`       // absolute path
-	RunscRoot  string        `json:"runsc_root"`  // the engine's --root, "" for runsc's default
-	RunscFlags []string      `json:"runsc_flags"` // global flags that Lazaret adds to every call
-	HideNet    bool          `json:"hide_net"`    // start needs /proc/sys/net covered
-	RunDir     string        `json:"run_dir"`     // shown at /run/lazaret
+	Runsc      string        `json:"runsc"`              // absolute path
+	RunscRoot  string        `json:"runsc_root"`         // the engine's --root, "" for runsc's default
+	RunscFlags []string      `json:"runsc_flags"`        // global flags that Lazaret adds to every call
+	HideNet    bool          `json:"hide_net"`           // start needs /proc/sys/net covered
+	LateNet    bool          `json:"late_net,omitempty"` // start replaces the engine's network
+	RunDir     string        `json:"run_dir"`            // shown at /run/lazaret
 	// PathDirs come first in PATH of what is executed in the container.
 	PathDirs []string `json:"path_dirs,omitempty"`
 	Bundle   string   `json:"bundle"`
@@ -76,7 +77,7 @@ func Dir(runtimeDir, id string) string { return filepath.Join(runtimeDir, "conta
 // need no more than that, its call file tells the runtime and its flags: for
 // internal/early, which reads no JSON.
 func WriteState(dir string, s State) error {
-	if err := write(dir, "state.json", s); err != nil || s.HideNet {
+	if err := write(dir, "state.json", s); err != nil || s.HideNet || s.LateNet {
 		return err
 	}
 	call := append([]string{s.Runsc}, s.RunscFlags...)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/coordinator/broker"
+	"github.com/lazaret-dev/lazaret/internal/coordinator/network"
 	"github.com/lazaret-dev/lazaret/internal/trust"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -56,6 +57,8 @@ type container struct {
 	gone     chan struct{} // closed when it is forgotten
 	// escalation is its Escalation Socket; nil for none.
 	escalation *escalation
+	// networked: it has a place in the filtered network, or is about to get one.
+	networked bool
 }
 
 type session struct {
@@ -88,6 +91,7 @@ type Coordinator struct {
 	closing    bool
 	guard      *guard        // alive or dead; nil for none
 	state      *state        // mounted; nil for none
+	net        *domainNetwork // nil where nobody needs a filtered one
 	trust      *trust.Anchor // nil until a container needs it
 	terminals  int           // desks of lazaret run that are open
 	orphaned   bool          // a killed predecessor's sandboxes live, whose guard ended with it
@@ -132,6 +136,9 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	c.broker = broker.New(broker.Options{Domain: spec.Domain, Log: log, Record: record.Record})
 	defer c.broker.Close()
 	c.adopt(ctx)
+	if err := network.Clean(ctx, c.networkDir(), log); err != nil {
+		log.Error("remove a killed coordinator's network", "error", err)
+	}
 	if c.orphaned = spec.Domain.Workspace != "" && len(c.containers) > 0; !c.orphaned {
 		c.guarding.Lock()
 		err := errors.Join(c.dropGuard(), c.dropState()) // a killed predecessor's
@@ -369,7 +376,7 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 	// Sandboxes that live on are cut off: what they see of the workspace ends with
 	// the guard.
 	c.guarding.Lock()
-	errs = append(errs, c.dropGuard())
+	errs = append(errs, c.dropNetwork(context.WithoutCancel(ctx)), c.dropGuard())
 	if left == 0 {
 		errs = append(errs, c.dropState())
 	} else {
@@ -619,6 +626,9 @@ func (c *Coordinator) forget(ct *container) {
 	if err := c.removeSources(ct.id); err != nil {
 		c.log.Error("remove the mounts of a container", "container", ct.id, "error", err) // the domain's end tries again
 	}
+	if c.net != nil {
+		c.net.Leave(ct.id)
+	}
 	close(ct.gone)
 	c.poke()
 }
@@ -664,11 +674,14 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	if err := c.checkEscalation(req); err != nil {
 		return fail(wire.CodeBadRequest, "escalation: %w", err)
 	}
+	if err := checkNetwork(req); err != nil {
+		return fail(wire.CodeBadRequest, "%w", err)
+	}
 	start, err := containerstate.StartTime(peer.pid)
 	if err != nil {
 		return fail(wire.CodeBadRequest, "the process that asks is gone: %w", err)
 	}
-	if guarded {
+	if guarded || req.Network != nil {
 		c.guarding.Lock()
 		defer c.guarding.Unlock()
 	}
@@ -706,9 +719,19 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	c.used = true
 	go c.watchCreate(context.WithoutCancel(ctx), ct, peer)
 	res := &wire.PrepareResponse{RunDir: c.runDir}
-	if guarded || req.Escalation != nil {
+	if guarded || req.Escalation != nil || req.Network != nil {
 		// Counted in already, so that nobody closes the domain meanwhile.
 		c.mu.Unlock()
+		connected := make(chan error, 1)
+		if req.Network == nil {
+			connected <- nil
+		} else {
+			go func() { // takes as long as the guard
+				var err error
+				res.Network, err = c.networked(ctx, ct, req)
+				connected <- err
+			}()
+		}
 		if guarded {
 			err = c.guardedFully(ctx, ct, req, res)
 		}
@@ -719,6 +742,7 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 			}
 			res.Binds = append(res.Binds, binds...)
 		}
+		err = errors.Join(<-connected, err)
 		c.mu.Lock()
 		if err == nil && c.containers[ct.id] != ct { // whoever asked has ended
 			err = errors.Join(refused("the process that asks is gone"), c.removeSources(ct.id))
@@ -846,7 +870,7 @@ func (c *Coordinator) status() wire.Status {
 	defer c.mu.Unlock()
 	st := wire.Status{
 		Version: wire.Version, Domain: c.spec.Domain, PID: os.Getpid(), Started: c.started,
-		ControlDir: c.spec.ControlDir, MemoryBytes: residentBytes(), Guard: c.guardStatus(), State: c.stateStatus(),
+		ControlDir: c.spec.ControlDir, MemoryBytes: residentBytes(), Guard: c.guardStatus(), State: c.stateStatus(), Network: c.networkStatus(),
 		Containers: []wire.ContainerStatus{}, Sessions: []wire.SessionStatus{}, Desks: c.broker.Desks(), Waiting: c.broker.Waiting(),
 	}
 	for _, ct := range c.containers {

@@ -62,6 +62,7 @@ func (c *Coordinator) handler() http.Handler {
 	})
 	mux.HandleFunc("POST "+wire.PathSessions, c.serveSession)
 	mux.HandleFunc("POST "+wire.PathDesk, c.serveDesk)
+	c.networkRoutes(mux)
 	return mux
 }
 

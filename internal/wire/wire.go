@@ -75,6 +75,9 @@ type PrepareRequest struct {
 	Persist []Persist `json:"persist,omitempty"`
 
 	Escalation *Escalation `json:"escalation,omitempty"` // nil: the container gets no Escalation Socket
+
+	// Network is nil where the network is not filtered.
+	Network *Network `json:"network,omitempty"`
 }
 
 // Escalation asks for an Escalation Socket.
@@ -135,7 +138,8 @@ type PrepareResponse struct {
 	State    []Bind            `json:"state,omitempty"` // the kept directories, before all of the engine's
 	// Notes are what the developer should know of the agent's branch and of what is
 	// kept.
-	Notes []string `json:"notes,omitempty"`
+	Notes   []string     `json:"notes,omitempty"`
+	Network *NetworkPlan `json:"network,omitempty"` // nil where none was asked for
 }
 
 // Bind is a mount of a host path in the sandbox.
@@ -193,7 +197,8 @@ type Status struct {
 	ControlDir  string            `json:"control_dir"`
 	MemoryBytes uint64            `json:"memory_bytes"` // resident, 0 when unknown
 	Guard       Guard             `json:"guard"`
-	State       *StateStatus      `json:"state,omitempty"` // nil where nothing is kept
+	State       *StateStatus      `json:"state,omitempty"`   // nil where nothing is kept
+	Network     *NetworkStatus    `json:"network,omitempty"` // nil where it is not filtered
 }
 
 // StateStatus is what is mounted of the kept directories.

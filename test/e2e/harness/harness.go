@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,6 +33,9 @@ type Options struct {
 	Rootful  bool     // podman run by root, in mount and network namespaces of the test's own
 	Bare     bool     // podman without Lazaret: nothing is built, installed or registered
 	KeepMess bool     // the test checks for leftovers itself; none is a failure at its end
+	// Enter comes before every command of the user's and is run as root, such as
+	// nsenter with its arguments: what it starts is in other namespaces.
+	Enter []string
 }
 
 // Harness is one test's place. It is removed when the test ends.
@@ -47,6 +51,7 @@ type Harness struct {
 
 	root       *exec.Cmd // keeps a rootful test's namespaces; nil otherwise
 	rootPID    int
+	enter      []string
 	workspaces []string
 	profiles   []string
 	mounts     map[string]bool // mount points in podman's namespace before the test did anything
@@ -70,7 +75,7 @@ func New(t *testing.T, opts Options) *Harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Harness{t: t, Machine: m, User: m.User, Sandbox: opts.Sandbox, profiles: []string{"default"}}
+	h := &Harness{t: t, Machine: m, User: m.User, Sandbox: opts.Sandbox, profiles: []string{"default"}, enter: opts.Enter}
 	if h.Sandbox == "" {
 		h.Sandbox = SandboxCurrent
 	}
@@ -227,9 +232,17 @@ func (h *Harness) Command(ctx context.Context, name string, args ...string) *exe
 		return h.rootCommand(ctx, name, args...)
 	}
 	cmd := exec.CommandContext(ctx, name, args...)
+	if len(h.enter) > 0 {
+		who := []string{"setpriv", "--reuid=" + strconv.Itoa(h.User.UID), "--regid=" + strconv.Itoa(h.User.GID), "--clear-groups", "--inh-caps=-all", "--"}
+		all := slices.Concat(h.enter[1:], who, []string{name}, args)
+		cmd = asRoot(ctx, h.enter[0], all...)
+	}
 	cmd.Dir = h.Home
 	cmd.Env = h.Env()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: h.User.credential(), Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if len(h.enter) == 0 {
+		cmd.SysProcAttr.Credential = h.User.credential()
+	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// A detached grandchild that kept our pipe must not keep the test.
 	cmd.WaitDelay = 5 * time.Second

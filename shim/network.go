@@ -1,0 +1,89 @@
+package shim
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/lazaret-dev/lazaret/internal/containerstate"
+	"github.com/lazaret-dev/lazaret/internal/fixedpath"
+	"github.com/lazaret-dev/lazaret/internal/wire"
+	"github.com/lazaret-dev/lazaret/spec"
+)
+
+// resolvConf is replaced in a sandbox with a filtered network.
+const resolvConf = "/etc/resolv.conf"
+
+// filtered reports whether the profile itself asks for a filtered network: by its
+// mode, or by a list, which would mean nothing otherwise.
+func (r *request) filtered() bool {
+	n := r.profile.Network
+	return n.Mode == "learn" || n.Mode == "filtered" && (n.ModeSet || n.AllowSet || n.DenySet)
+}
+
+// planNetwork is what the coordinator is asked for; nil where the network is not
+// filtered, or the engine gives the container none.
+func (s *shim) planNetwork(r *request, networks []string) (*wire.Network, error) {
+	if !r.filtered() {
+		return nil, nil
+	}
+	if i := slices.IndexFunc(networks, func(n string) bool { return n != "sandbox" }); i >= 0 {
+		return nil, fmt.Errorf(`profile %q has a filtered network, but runsc is given --network=%s: take that flag away`, r.profile.Name, networks[i])
+	}
+	i := slices.IndexFunc(r.doc.Namespaces(), func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace })
+	if i < 0 {
+		return nil, fmt.Errorf("profile %q has a filtered network, and the container no network namespace", r.profile.Name)
+	}
+	at := r.doc.Namespaces()[i].Path
+	late := at == ""
+	if late && r.annotation("io.container.manager") == "libpod" && len(r.doc.UIDMappings()) == 0 {
+		return nil, nil // --network=none: nothing is joined, or brought later
+	}
+	if ok, _ := path.Match("/proc/[0-9]*/ns/net", at); ok {
+		return nil, fmt.Errorf("network of another container refused: profile %q has a filtered network, in which each sandbox has a place of its own: leave --network=container: out", r.profile.Name)
+	}
+	if late && s.cmd.Verb != "create" {
+		return nil, fmt.Errorf("%s refused: profile %q has a filtered network, which comes between create and start where the engine names no network namespace", s.cmd.Verb, r.profile.Name)
+	}
+	sidecar := r.cfg.Runtime.Sidecar
+	if sidecar == "" {
+		sidecar = "runc"
+	}
+	program, err := fixedpath.Look(sidecar)
+	if err != nil {
+		return nil, fmt.Errorf("network sidecar: %w: install runc, or set [runtime] sidecar to its path", err)
+	}
+	if r.profile.Network.Mode == "learn" {
+		r.warnings = append(r.warnings, `network.mode = "learn" does NOT protect: everything passes, and lazaret net log tells what "filtered" would refuse`)
+	}
+	return &wire.Network{
+		Mode: r.profile.Network.Mode, Allow: r.profile.Network.Allow, Deny: r.profile.Network.Deny, Sidecar: program, Late: late,
+	}, nil
+}
+
+// through puts the container into the network that the coordinator has made.
+func networkThrough(plan *spec.Plan, p *wire.NetworkPlan) {
+	if p == nil {
+		return
+	}
+	plan.NetworkPath = p.Path
+	plan.Binds = append(plan.Binds, spec.Bind{Source: p.Resolv, Destination: resolvConf, ReadOnly: true})
+}
+
+// connectNetwork replaces the network that the engine has brought since create.
+func (s *shim) connectNetwork(st containerstate.State) error {
+	start, err := s.startSpec(st.Domain, st.ControlDir, st.LogLevel)
+	if err != nil {
+		return err
+	}
+	return coordinated(start, func(c *wire.Conn) error {
+		req := wire.ConnectRequest{Version: wire.Version, ContainerID: st.ID}
+		if err := c.Call(wire.PathConnect, req, &wire.Empty{}, prepareTimeout); err != nil {
+			return fmt.Errorf("container %s: %w", strings.ToLower(st.ID), err)
+		}
+		return c.Close()
+	})
+}
