@@ -68,7 +68,10 @@ func run() error {
 		return err
 	}
 
-	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
+	signal.Ignore(syscall.SIGHUP)
+	// Caught, not ignored: programs that we start would inherit that, and some
+	// versions of pasta take it for a failure.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	err = coordinator.Run(ctx, spec, log)

@@ -47,7 +47,7 @@ func key4(a netip.Addr) []byte { b := a.As4(); return b[:] }
 
 // keyPort is an address and a port, each padded to a register.
 func keyPort(a netip.Addr, port uint16) []byte {
-	return append(key4(a), byte(port>>8), byte(port), 0, 0)
+	return append(binary.BigEndian.AppendUint16(key4(a), port), 0, 0)
 }
 
 // keyLink is an interface's name and an address.
@@ -83,7 +83,7 @@ func (r *ruleset) prefixes(name string, all []netip.Prefix) {
 		if n >= 1<<32 {
 			continue // to the end of all addresses
 		}
-		next := netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(n)))) //nolint:gosec // below 2^32
+		next := netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(n))))
 		if i+1 < len(all) && all[i+1].Masked().Addr() == next {
 			continue // the next one begins there
 		}
@@ -106,25 +106,18 @@ func cmp(data ...byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1
 
 func meta(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: 1} }
 
-func iif(name string) []expr.Any {
-	return []expr.Any{meta(expr.MetaKeyIIFNAME), &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: padded(name)}}
+// The interface is always the uplink.
+func iif() []expr.Any {
+	return []expr.Any{meta(expr.MetaKeyIIFNAME), &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: uplink()}}
 }
 
-func iifNot(name string) []expr.Any {
-	return []expr.Any{meta(expr.MetaKeyIIFNAME), &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: padded(name)}}
+func oif(op expr.CmpOp) []expr.Any {
+	return []expr.Any{meta(expr.MetaKeyOIFNAME), &expr.Cmp{Op: op, Register: 1, Data: uplink()}}
 }
 
-func oif(name string) []expr.Any {
-	return []expr.Any{meta(expr.MetaKeyOIFNAME), &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: padded(name)}}
-}
-
-func oifNot(name string) []expr.Any {
-	return []expr.Any{meta(expr.MetaKeyOIFNAME), &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: padded(name)}}
-}
-
-func padded(name string) []byte {
+func uplink() []byte {
 	b := make([]byte, unix.IFNAMSIZ)
-	copy(b, name)
+	copy(b, plan.Uplink)
 	return b
 }
 
@@ -138,7 +131,7 @@ func loadPort(register uint32) expr.Any {
 }
 
 func dport(port uint16) []expr.Any {
-	return []expr.Any{loadPort(1), cmp(byte(port>>8), byte(port))}
+	return []expr.Any{loadPort(1), cmp(binary.BigEndian.AppendUint16(nil, port)...)}
 }
 
 func loadDaddr() expr.Any {
@@ -189,7 +182,7 @@ func jump(chain string) []expr.Any {
 
 func redirect(port uint16) []expr.Any {
 	return []expr.Any{
-		&expr.Immediate{Register: 1, Data: []byte{byte(port >> 8), byte(port)}},
+		&expr.Immediate{Register: 1, Data: binary.BigEndian.AppendUint16(nil, port)},
 		&expr.Redir{RegisterProtoMin: 1, RegisterProtoMax: 1, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED},
 	}
 }
@@ -250,7 +243,7 @@ func (r *ruleset) write(p *plan.Policy, boxes []plan.Sandbox, resolver netip.Add
 	r.forward(p)
 	r.output(resolver)
 	r.base("postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, nftables.ChainPolicyAccept)
-	r.rule(oif(plan.Uplink), []expr.Any{&expr.Masq{}})
+	r.rule(oif(expr.CmpOpEq), []expr.Any{&expr.Masq{}})
 	return r.err
 }
 
@@ -275,7 +268,7 @@ func (r *ruleset) refuse() {
 // prerouting leads to the sidecar's services what they decide about.
 func (r *ruleset) prerouting(p *plan.Policy) {
 	r.base("prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, nftables.ChainPolicyAccept)
-	r.rule(iif(plan.Uplink), verdict(expr.VerdictReturn))
+	r.rule(iif(), verdict(expr.VerdictReturn))
 	r.rule(ipv6(), verdict(expr.VerdictReturn))
 	for _, proto := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 		r.rule(l4(proto), dport(53), redirect(PortDNS))
@@ -293,8 +286,8 @@ func (r *ruleset) prerouting(p *plan.Policy) {
 // input is what comes to the sidecar itself.
 func (r *ruleset) input() {
 	r.base("input", nftables.ChainHookInput, nftables.ChainPriorityFilter, nftables.ChainTypeFilter, nftables.ChainPolicyDrop)
-	r.rule(iif(plan.Uplink), ipv4(), known(), accept())
-	r.rule(iif(plan.Uplink), drop())
+	r.rule(iif(), ipv4(), known(), accept())
+	r.rule(iif(), drop())
 	r.rule(ipv6(), jump("refuse"))
 	r.rule(r.link(true), drop()) // no answer to an address that is not the sender's
 	r.rule(known(), accept())
@@ -308,13 +301,13 @@ func (r *ruleset) input() {
 // forward is what passes through.
 func (r *ruleset) forward(p *plan.Policy) {
 	r.base("forward", nftables.ChainHookForward, nftables.ChainPriorityFilter, nftables.ChainTypeFilter, nftables.ChainPolicyDrop)
-	r.rule(iif(plan.Uplink), ipv4(), known(), accept())
-	r.rule(iif(plan.Uplink), drop())
+	r.rule(iif(), ipv4(), known(), accept())
+	r.rule(iif(), drop())
 	r.rule(ipv6(), jump("refuse"))
 	r.rule(r.link(true), drop())
 	r.rule(known(), accept())
 	r.rule(ctState(expr.CtStateBitINVALID), drop())
-	r.rule(oifNot(plan.Uplink), jump("refuse"))
+	r.rule(oif(expr.CmpOpNeq), jump("refuse"))
 	r.rule(r.daddr("denied_nets"), jump("refuse"))
 	tcpUDP := []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP}
 	r.chain = r.c.AddChain(&nftables.Chain{Name: "pass", Table: r.t})
@@ -352,7 +345,7 @@ func (r *ruleset) output(resolver netip.Addr) {
 	r.base("output", nftables.ChainHookOutput, nftables.ChainPriorityFilter, nftables.ChainTypeFilter, nftables.ChainPolicyDrop)
 	r.rule(ipv6(), drop())
 	r.rule(known(), accept())
-	r.rule(oifNot(plan.Uplink), drop())
+	r.rule(oif(expr.CmpOpNeq), drop())
 	to := []expr.Any{loadDaddr(), cmp(key4(resolver)...)}
 	for _, proto := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 		r.rule(l4(proto), to, dport(53), accept())

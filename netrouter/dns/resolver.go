@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -79,12 +78,12 @@ func New(table Table, log func(plan.Event)) *Resolver {
 	return &Resolver{table: table, log: log, now: time.Now, cache: map[string]*entry{}, byAddr: map[netip.Addr]map[string]time.Time{}}
 }
 
-// Switch changes the policy while apply makes the kernel's side true, with no
+// Switch changes the policy while change makes the kernel's side true, with no
 // answer in between. Without success nothing has changed here.
-func (r *Resolver) Switch(p *plan.Policy, resolver netip.Addr, apply func(keep func(apply.Element) bool) error) error {
+func (r *Resolver) Switch(p *plan.Policy, resolver netip.Addr, change func(keep func(apply.Element) bool) error) error {
 	r.switching.Lock()
 	defer r.switching.Unlock()
-	if err := apply(func(e applyElement) bool { return r.keep(p, e) }); err != nil {
+	if err := change(func(e apply.Element) bool { return r.keep(p, e) }); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -93,8 +92,6 @@ func (r *Resolver) Switch(p *plan.Policy, resolver netip.Addr, apply func(keep f
 	r.cache = map[string]*entry{}
 	return nil
 }
-
-type applyElement = apply.Element
 
 // keep reports whether an element still follows from a name of the policy.
 func (r *Resolver) keep(p *plan.Policy, e apply.Element) bool {
@@ -304,28 +301,27 @@ func (r *Resolver) makeRoom() {
 type exchange func(ctx context.Context, name string) (*dns.Msg, error)
 
 func exchanger(upstream string) exchange {
-	return func(ctx context.Context, name string) (*dns.Msg, error) {
-		q := new(dns.Msg)
-		q.SetQuestion(dns.Fqdn(name), dns.TypeA)
-		q.SetEdns0(1232, false)
-		var m *dns.Msg
-		var err error
-		for _, network := range []string{"udp", "udp", "tcp"} {
-			c := dns.Client{Net: network, Timeout: askTime / 2}
+	return func(ctx context.Context, name string) (m *dns.Msg, err error) {
+		// An uplink may carry no TCP to its resolver: a larger answer comes first.
+		for _, try := range []struct {
+			network string
+			size    uint16
+		}{{"udp", 1232}, {"udp", 4096}, {"tcp", 4096}} {
+			q := new(dns.Msg)
+			q.SetQuestion(dns.Fqdn(name), dns.TypeA)
+			q.SetEdns0(try.size, false)
+			c := dns.Client{Net: try.network, Timeout: askTime / 2}
 			if m, _, err = c.ExchangeContext(ctx, q, upstream); err == nil && !m.Truncated {
 				return m, nil
 			}
-			if err == nil && network == "udp" { // cut short
-				c.Net = "tcp"
-				m, _, err = c.ExchangeContext(ctx, q, upstream)
-				return m, err
-			}
-			var refused *net.OpError
-			if ctx.Err() != nil || errors.As(err, &refused) && !refused.Timeout() {
+			if ctx.Err() != nil {
 				break
 			}
 		}
-		return m, err
+		if err == nil {
+			err = errors.New("its answer is cut short")
+		}
+		return nil, err
 	}
 }
 

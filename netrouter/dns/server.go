@@ -169,7 +169,7 @@ func (r *Resolver) Answer(ctx context.Context, q *dns.Msg, source netip.Addr) *d
 	for _, a := range addrs {
 		// The name's own, whatever aliases lead there: nobody needs to ask for those.
 		m.Answer = append(m.Answer, &dns.A{
-			Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: uint32(ttl / time.Second)},
+			Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: uint32(min(ttl, maxTTL) / time.Second)}, //nolint:gosec // five minutes at most
 			A:   a.AsSlice(),
 		})
 	}

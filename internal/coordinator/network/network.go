@@ -65,7 +65,8 @@ type Network struct {
 	closed   bool
 	blocked  []wire.NetworkBlocked // the newest last
 	watchers sync.WaitGroup
-	quit     chan struct{}
+	ctx      context.Context // ends what goes on in the background
+	quit     context.CancelFunc
 }
 
 // box is one sandbox's link.
@@ -77,7 +78,8 @@ type box struct {
 // Start makes the namespace, and returns once the sidecar has its rules in force.
 // Nothing is left where it fails.
 func Start(ctx context.Context, o Options) (_ *Network, err error) {
-	n := &Network{o: o, boxes: map[string]*box{}, quit: make(chan struct{})}
+	n := &Network{o: o, boxes: map[string]*box{}}
+	n.ctx, n.quit = context.WithCancel(context.WithoutCancel(ctx))
 	if err := Clean(ctx, o.Dir, o.Log); err != nil { // a killed predecessor's
 		return nil, err
 	}
@@ -322,19 +324,20 @@ func (n *Network) Leave(id string) {
 	if err := os.Remove(n.resolvPath(b)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		n.o.Log.Error("remove a sandbox's resolv.conf", "container", id, "error", err)
 	}
-	n.watchers.Go(func() {
-		if err := nsutil.Do(n.ns, func() error { return removeLink(b.Veth()) }); err != nil {
-			n.o.Log.Error("remove a sandbox's link", "container", id, "error", err)
-		}
-		if b.ns != nil {
-			_ = b.ns.Close() // only held
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), tellTime)
-		defer cancel()
-		if _, err := n.push(ctx); err != nil {
-			n.o.Log.Debug("tell the sidecar of a link that is gone", "error", err) // with the next
-		}
-	})
+	n.watchers.Go(func() { n.unplug(b) })
+}
+
+// unplug takes a link away, and tells the sidecar.
+func (n *Network) unplug(b *box) {
+	if err := nsutil.Do(n.ns, func() error { return removeLink(b.Veth()) }); err != nil {
+		n.o.Log.Error("remove a sandbox's link", "container", b.Name, "error", err)
+	}
+	if b.ns != nil {
+		_ = b.ns.Close() // only held
+	}
+	if _, err := n.push(n.ctx); err != nil {
+		n.o.Log.Debug("tell the sidecar of a link that is gone", "error", err) // with the next
+	}
 }
 
 // Change adds to and removes from the lists, until the Network ends, and returns
@@ -422,7 +425,7 @@ func (n *Network) watch() {
 		side, up := n.side, n.up
 		n.mu.Unlock()
 		select {
-		case <-n.quit:
+		case <-n.ctx.Done():
 			return
 		case <-side.done:
 		case <-up.done:
@@ -440,7 +443,7 @@ func (n *Network) watch() {
 		n.o.Log.Error("a part of the network has ended: nothing passes until it is there again", "sidecar_ended", side.ended(), "uplink_ended", up.ended())
 		for !n.repair() {
 			select {
-			case <-n.quit:
+			case <-n.ctx.Done():
 				return
 			case <-time.After(repairPause):
 			}
@@ -451,17 +454,8 @@ func (n *Network) watch() {
 
 // repair starts what has ended, and reports whether all is well.
 func (n *Network) repair() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	ctx, cancel := context.WithTimeout(n.ctx, startTime)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() {})
-	defer stop()
-	go func() {
-		select {
-		case <-n.quit:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	err := n.restart(ctx)
 	if err == nil {
 		_, err = n.push(ctx)
@@ -517,7 +511,7 @@ func (n *Network) Close(ctx context.Context) error {
 		return nil
 	}
 	n.closed = true
-	close(n.quit)
+	n.quit()
 	boxes := n.boxes
 	n.boxes = map[string]*box{}
 	n.mu.Unlock()

@@ -45,7 +45,6 @@ type sidecar struct {
 	f    *os.File // pidfd
 	conn net.Conn
 	done chan struct{} // closed once the process has ended
-	log  func(string)
 
 	mu      sync.Mutex // guards what is below, and writes to conn
 	seq     int
@@ -102,7 +101,10 @@ func sidecarSpec(router, netns string, files uint64) *specs.Spec {
 		},
 		Linux: &specs.Linux{
 			Namespaces: []specs.LinuxNamespace{
-				{Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
+				{Type: specs.MountNamespace},
+				{Type: specs.PIDNamespace},
+				{Type: specs.IPCNamespace},
+				{Type: specs.UTSNamespace},
 				{Type: specs.NetworkNamespace, Path: netns},
 			},
 			MaskedPaths:   []string{"/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/acpi", "/proc/scsi", "/proc/sysrq-trigger"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"sync"
@@ -116,14 +117,18 @@ func (d driver) start(ctx context.Context, path string, o Options, ns *os.File) 
 	started := make(chan error, 1)
 	go func() {
 		defer close(u.done)
-		// PDEATHSIG comes at the end of the thread that forked, so this one waits.
+		// PDEATHSIG comes at the end of the thread that forked, so this one waits, and
+		// ends then, as it has mounts of its own.
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		p, err := os.StartProcess(path, append([]string{path}, d.args(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.Fd()))...), &os.ProcAttr{
-			Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Files: files,
-			// Its own mounts stay its own: slirp4netns unmounts what it sees.
-			Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Unshareflags: syscall.CLONE_NEWNS},
-		})
+		at := filepath.Join(o.Dir, "netns")
+		err := ownMounts(ns, at)
+		var p *os.Process
+		if err == nil {
+			p, err = os.StartProcess(path, append([]string{path}, d.args(at)...), &os.ProcAttr{
+				Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Files: files,
+				Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+			})
+		}
 		for _, f := range theirs {
 			_ = f.Close() // its ends
 		}
@@ -160,6 +165,26 @@ func (d driver) start(ctx context.Context, path string, o Options, ns *os.File) 
 		return u, nil
 	}
 	return u, u.awaitLink(ctx, ns)
+}
+
+// ownMounts gives this thread, and what it starts, mounts of its own, as
+// slirp4netns unmounts what it sees. Among them is the namespace by a plain name,
+// the only way to tell it that works for a program that has given up its
+// capabilities and closed its descriptors.
+func ownMounts(ns *os.File, at string) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+		return fmt.Errorf("mounts of its own: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("mounts of its own: %w", err)
+	}
+	if err := unix.Mknod(at, unix.S_IFREG|0o600, 0); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("mounts of its own: %w", err)
+	}
+	if err := unix.Mount(fmt.Sprintf("/proc/thread-self/fd/%d", ns.Fd()), at, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount the namespace at %s: %w", at, err)
+	}
+	return nil
 }
 
 // awaitLink waits until the namespace has the uplink's address.

@@ -46,7 +46,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if builtProbe.path != "" {
+		_ = os.RemoveAll(filepath.Dir(builtProbe.path))
+	}
+	os.Exit(code)
 }
 
 // Addresses of the world.
@@ -200,7 +204,7 @@ func (w *world) capture() {
 			if err := rc.Read(func(fd uintptr) bool {
 				var err error
 				n, from, err = unix.Recvfrom(int(fd), buf, 0)
-				return err != unix.EAGAIN //nolint:errorlint // a bare errno
+				return err != unix.EAGAIN
 			}); err != nil || n < 0 {
 				return
 			}
@@ -242,7 +246,7 @@ func (w *world) arrived(but ...string) []string {
 	defer w.mu.Unlock()
 	var out []string
 	for key, n := range w.packets {
-		if !slices.ContainsFunc(append(but, " "+resolver+":53"), func(b string) bool { return strings.Contains(key, b) }) {
+		if !slices.ContainsFunc(append(but, " "+resolver+":53", "ip6 0 ff02::16"), func(b string) bool { return strings.Contains(key, b) }) {
 			out = append(out, fmt.Sprintf("%s ×%d", key, n))
 		}
 	}
@@ -288,7 +292,7 @@ func (w *world) answer(rw dns.ResponseWriter, q *dns.Msg) {
 	w.asked[name]++
 	n := w.asked[name]
 	known := w.names[name] != nil
-	for at, hops := name, 0; w.names[at] != nil && hops < 40; hops++ {
+	for at, hops := name, 0; w.names[at] != nil && hops < 6; hops++ {
 		next := ""
 		for _, r := range w.names[at](n) {
 			kind, value, _ := strings.Cut(r, " ")
@@ -346,7 +350,7 @@ func (w *world) serve() {
 		_ = http.Serve(listen(80), http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { //nolint:gosec // ends with the test
 			w.see(r.Host)
 			body, _ := io.ReadAll(r.Body)
-			_, _ = fmt.Fprintf(rw, "http %s %s %d\n", r.Host, r.URL.Path, len(body))
+			_, _ = fmt.Fprintf(rw, "http %s %s %d\n", r.Host, r.URL.Path, len(body)) //nolint:gosec // what the client sent is the point
 		}))
 	}()
 	cert := selfSigned(w.t)
@@ -358,8 +362,8 @@ func (w *world) serve() {
 	for _, port := range []int{22, 853, 8080, 9999} {
 		go echo(listen(port), "line")
 	}
-	for _, port := range []string{":443", ":9998"} {
-		pc := packets(port)
+	for _, addr := range []string{good + ":443", good + ":9998", bad + ":443", bad + ":9998"} {
+		pc := packets(addr)
 		go func() {
 			buf := make([]byte, 2048)
 			for {
@@ -451,13 +455,13 @@ var builtProbe struct { //nolint:gochecknoglobals // built once for all tests
 func probe(t *testing.T) string {
 	t.Helper()
 	builtProbe.once.Do(func() {
-		dir, err := os.MkdirTemp("/var/tmp", "lazaret-probe.")
+		dir, err := os.MkdirTemp("/var/tmp", "lazaret-probe.") //nolint:usetesting // for all tests of the package
 		if err != nil {
 			builtProbe.err = err
 			return
 		}
 		builtProbe.path = filepath.Join(dir, "probe")
-		cmd := exec.CommandContext(context.Background(), "go", "build", "-ldflags=-s -w", "-o", builtProbe.path, "./probe")
+		cmd := exec.CommandContext(context.Background(), "go", "build", "-ldflags=-s -w", "-o", builtProbe.path, "./probe") //nolint:usetesting // likewise
 		if g := os.Getenv("GO"); g != "" {
 			cmd.Path, cmd.Args[0] = g, g
 		}
@@ -488,24 +492,43 @@ func (p *place) try(name string, args ...string) string {
 	return strings.TrimSpace(r.Stdout)
 }
 
-// reaches and fails fail the test unless a probe's line begins or has this.
-func (p *place) reaches(name, want string, args ...string) {
-	p.t.Helper()
-	if got := p.try(name, args...); strings.HasPrefix(got, "error: ") || !strings.Contains(got, want) {
-		p.t.Errorf("%v: %q, want %q", args, got, want)
-	}
+// check is a probe and what its line must be.
+type check struct {
+	want  string
+	fails bool // an error with want in it, within seconds
+	args  []string
 }
 
-func (p *place) fails(name, want string, args ...string) {
+// says wants a line that begins so, reaches one that has it and is no error, fails
+// an error with it.
+func says(want string, args ...string) check    { return check{"^" + want, false, args} }
+func reaches(want string, args ...string) check { return check{want, false, args} }
+func fails(want string, args ...string) check   { return check{want, true, args} }
+
+// all runs probes, one after the other, in one exec.
+func (p *place) all(name string, checks ...check) {
 	p.t.Helper()
-	got := p.try(name, args...)
-	if !strings.HasPrefix(got, "error: ") || !strings.Contains(got, want) {
-		p.t.Errorf("%v: %q, want an error with %q", args, got, want)
+	var lines strings.Builder
+	for _, c := range checks {
+		lines.WriteString(strings.Join(c.args, "\t") + "\n")
 	}
-	var ms int
-	if i := strings.LastIndex(got, "("); i < 0 {
-		p.t.Errorf("%v: %q", args, got)
-	} else if _, err := fmt.Sscanf(got[i:], "(%d ms)", &ms); err != nil || ms > 5000 {
-		p.t.Errorf("%v: refused only after %d ms (%v)", args, ms, err)
+	p.WriteFile(filepath.Join(p.ws, "probes"), lines.String())
+	out := strings.Split(p.Podman("exec", name, "/workspace/probe", "all", "/workspace/probes").OK(p.t), "\n")
+	if len(out) != len(checks) {
+		p.t.Fatalf("%d outcomes of %d probes: %q", len(out), len(checks), out)
+	}
+	for i, c := range checks {
+		got := out[i]
+		bare, begin := strings.CutPrefix(c.want, "^")
+		failed := strings.HasPrefix(got, "error: ")
+		switch {
+		case failed != c.fails, begin && !strings.HasPrefix(got, bare), !begin && !strings.Contains(got, bare):
+			p.t.Errorf("%v: %q, want %q (an error: %v)", c.args, got, bare, c.fails)
+		case c.fails:
+			var ms int
+			if _, err := fmt.Sscanf(got[strings.LastIndex(got, "("):], "(%d ms)", &ms); err != nil || ms > 5000 {
+				p.t.Errorf("%v: refused only after %d ms (%v)", c.args, ms, err)
+			}
+		}
 	}
 }

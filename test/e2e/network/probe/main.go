@@ -16,17 +16,34 @@ import (
 	"github.com/miekg/dns"
 )
 
-const limit = 20 * time.Second
+const limit = 15 * time.Second
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "all" { // FILE: one probe a line, words between tabs
+		data, err := os.ReadFile(os.Args[2])
+		if err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		for line := range strings.Lines(string(data)) {
+			words := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+			once(words[0], words[1:])
+		}
+		return
+	}
+	if !once(os.Args[1], os.Args[2:]) {
+		os.Exit(1)
+	}
+}
+
+func once(kind string, args []string) bool {
 	start := time.Now()
-	out, err := run(os.Args[1], os.Args[2:])
+	out, err := run(kind, args)
 	if err != nil {
 		out = "error: " + err.Error()
 	}
-	if _, werr := fmt.Printf("%s (%d ms)\n", out, time.Since(start).Milliseconds()); werr != nil || err != nil {
-		os.Exit(1)
-	}
+	_, werr := fmt.Printf("%s (%d ms)\n", strings.ReplaceAll(out, "\n", " "), time.Since(start).Milliseconds())
+	return err == nil && werr == nil
 }
 
 func run(kind string, args []string) (string, error) {
