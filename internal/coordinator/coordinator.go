@@ -89,12 +89,12 @@ type Coordinator struct {
 	sessions   map[string]*session
 	used       bool // somebody has come
 	closing    bool
-	guard      *guard        // alive or dead; nil for none
-	state      *state        // mounted; nil for none
+	guard      *guard         // alive or dead; nil for none
+	state      *state         // mounted; nil for none
 	net        *domainNetwork // nil where nobody needs a filtered one
-	trust      *trust.Anchor // nil until a container needs it
-	terminals  int           // desks of lazaret run that are open
-	orphaned   bool          // a killed predecessor's sandboxes live, whose guard ended with it
+	trust      *trust.Anchor  // nil until a container needs it
+	terminals  int            // desks of lazaret run that are open
+	orphaned   bool           // a killed predecessor's sandboxes live, whose guard ended with it
 	// cancelGuard gives up the start of a guard that is under way.
 	cancelGuard context.CancelFunc
 }

@@ -56,7 +56,10 @@ func TestNetworks(t *testing.T) {
 			{"open", []string{"--annotation=dev.lazaret.profile=open"}, "more"},
 			{"host", []string{"--network=host"}, ""},
 			{"host with none", []string{"--network=host", "--annotation=dev.lazaret.profile=quiet"}, ""},
-			{"filtered, which nobody enforces yet", []string{"--annotation=dev.lazaret.profile=strict"}, ""},
+			{"filtered", []string{"--annotation=dev.lazaret.profile=strict"}, "more"},
+			{"filtered with keep-id", []string{"--userns=keep-id", "--annotation=dev.lazaret.profile=strict"}, "more"},
+			{"filtered with podman's none", []string{"--network=none", "--annotation=dev.lazaret.profile=strict"}, "lo"},
+			{"filtered with the host's", []string{"--network=host", "--annotation=dev.lazaret.profile=strict"}, ""},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				r := h.Lazaret("", append(c.args, harness.Busybox, "sh", "-c", links)...)
