@@ -98,6 +98,7 @@ func newApp() *cli.App {
 			statusCommand(),
 			consoleCommand(),
 			domainCommand(),
+			netCommand(),
 			gitCommand(),
 			stateCommand(),
 			pruneCommand(),

@@ -17,6 +17,7 @@ _lazaret() {
             ' status') cmd='status' ;;
             ' console') cmd='console' ;;
             ' domain') cmd='domain' ;;
+            ' net') cmd='net' ;;
             ' git') cmd='git' ;;
             ' state') cmd='state' ;;
             ' prune') cmd='prune' ;;
@@ -24,6 +25,10 @@ _lazaret() {
             ' trust') cmd='trust' ;;
             ' completion') cmd='completion' ;;
             ' help') cmd='help' ;;
+            'net allow') cmd='net allow' ;;
+            'net deny') cmd='net deny' ;;
+            'net list') cmd='net list' ;;
+            'net log') cmd='net log' ;;
             'git status') cmd='git status' ;;
             'git diff') cmd='git diff' ;;
             'git log') cmd='git log' ;;
@@ -60,6 +65,58 @@ _lazaret() {
             return
             ;;
         'domain --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'net allow --profile' | 'net allow -p')
+            return
+            ;;
+        'net allow --workspace' | 'net allow -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'net allow --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'net deny --profile' | 'net deny -p')
+            return
+            ;;
+        'net deny --workspace' | 'net deny -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'net deny --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'net list --profile' | 'net list -p')
+            return
+            ;;
+        'net list --workspace' | 'net list -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'net list --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'net log --profile' | 'net log -p')
+            return
+            ;;
+        'net log --workspace' | 'net log -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'net log --config')
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$cur")
             return
@@ -262,7 +319,7 @@ _lazaret() {
             if [[ $cur == -* ]]; then
                 words='--version --help -h'
             else
-                words='init doctor status console domain git state prune config trust completion help'
+                words='init doctor status console domain net git state prune config trust completion help'
             fi
             ;;
         'init')
@@ -303,6 +360,41 @@ _lazaret() {
                 compopt -o filenames
                 mapfile -t COMPREPLY < <(compgen -f -- "$cur")
                 return
+            fi
+            ;;
+        'net')
+            if [[ $cur == -* ]]; then
+                words='--help -h'
+            else
+                words='allow deny list log'
+            fi
+            ;;
+        'net allow')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --workspace -w --config --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'net deny')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --workspace -w --config --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'net list')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --workspace -w --config --json --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'net log')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --workspace -w --config --json --blocked --help -h'
+            else
+                words=''
             fi
             ;;
         'git')

@@ -11,6 +11,7 @@ _lazaret() {
             ' status') cmd='status' ;;
             ' console') cmd='console' ;;
             ' domain') cmd='domain' ;;
+            ' net') cmd='net' ;;
             ' git') cmd='git' ;;
             ' state') cmd='state' ;;
             ' prune') cmd='prune' ;;
@@ -18,6 +19,10 @@ _lazaret() {
             ' trust') cmd='trust' ;;
             ' completion') cmd='completion' ;;
             ' help') cmd='help' ;;
+            'net allow') cmd='net allow' ;;
+            'net deny') cmd='net deny' ;;
+            'net list') cmd='net list' ;;
+            'net log') cmd='net log' ;;
             'git status') cmd='git status' ;;
             'git diff') cmd='git diff' ;;
             'git log') cmd='git log' ;;
@@ -43,6 +48,18 @@ _lazaret() {
         'init --podman-version') _message 'VERSION'; return ;;
         'domain --profile'|'domain -p') _message 'NAME'; return ;;
         'domain --config') _files; return ;;
+        'net allow --profile'|'net allow -p') _message 'NAME'; return ;;
+        'net allow --workspace'|'net allow -w') _files; return ;;
+        'net allow --config') _files; return ;;
+        'net deny --profile'|'net deny -p') _message 'NAME'; return ;;
+        'net deny --workspace'|'net deny -w') _files; return ;;
+        'net deny --config') _files; return ;;
+        'net list --profile'|'net list -p') _message 'NAME'; return ;;
+        'net list --workspace'|'net list -w') _files; return ;;
+        'net list --config') _files; return ;;
+        'net log --profile'|'net log -p') _message 'NAME'; return ;;
+        'net log --workspace'|'net log -w') _files; return ;;
+        'net log --config') _files; return ;;
         'git status --profile'|'git status -p') _message 'NAME'; return ;;
         'git status --config') _files; return ;;
         'git diff --profile'|'git diff -p') _message 'NAME'; return ;;
@@ -103,6 +120,7 @@ _lazaret() {
                 'status:show the domains in use, their containers and sessions'
                 'console:answer what the sandboxes ask for'
                 'domain:print the domain of a workspace: its hash and its paths'
+                'net:see and change the filtered network of a domain that is in use'
                 'git:look at an agent'\''s branch, take it over, and export its repositories'
                 'state:look at what an agent has installed and changed, keep it, and take it back'
                 'prune:remove the domains whose workspace is gone'
@@ -165,6 +183,73 @@ _lazaret() {
             items=(
             )
             [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'net')
+            flags=(
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+                'allow:let the sandboxes reach something, until the domain is no longer in use'
+                'deny:keep the sandboxes from something, and end what they have open to it'
+                'list:show what the sandboxes may reach, and what was refused'
+                'log:show the decisions of the domain'\''s network'
+            )
+            ;;
+        'net allow')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--workspace:the domain of the workspace at PATH'
+                '-w:the domain of the workspace at PATH'
+                '--config:also read FILE, above the other layers'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'net deny')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--workspace:the domain of the workspace at PATH'
+                '-w:the domain of the workspace at PATH'
+                '--config:also read FILE, above the other layers'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'net list')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--workspace:the domain of the workspace at PATH'
+                '-w:the domain of the workspace at PATH'
+                '--config:also read FILE, above the other layers'
+                '--json:print JSON'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'net log')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--workspace:the domain of the workspace at PATH'
+                '-w:the domain of the workspace at PATH'
+                '--config:also read FILE, above the other layers'
+                '--json:print JSON'
+                '--blocked:only what was refused, or would be'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
             ;;
         'git')
             flags=(
