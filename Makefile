@@ -52,7 +52,9 @@ build-all: ## the binaries for amd64 and arm64
 	$(MAKE) build GOARCH=amd64
 	$(MAKE) build GOARCH=arm64
 
-install: build ## binaries, man pages, completions under $(DESTDIR)$(PREFIX)
+# As sudo it installs what the user has built: root needs no compiler, and leaves no
+# file of its own in the checkout.
+install: $(if $(SUDO_UID),$(if $(wildcard $(BIN)/lazaret),,build),build) ## binaries, man pages, completions under $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/lazaret
 	install -m 0755 $(addprefix $(BIN)/,$(ON_PATH)) $(DESTDIR)$(PREFIX)/bin/
 	install -m 0755 $(addprefix $(BIN)/,$(LIBEXEC)) $(DESTDIR)$(PREFIX)/libexec/lazaret/

@@ -170,8 +170,10 @@ func visibleNames(commands []*cli.Command) []string {
 }
 
 func unknownCommand(parent, word string, commands []*cli.Command) error {
-	return usageError("unknown command %q: did you mean %q? (%s --help lists all)",
-		word, nearest(word, visibleNames(commands)), parent)
+	if near := nearest(word, visibleNames(commands)); near != "" {
+		return usageError("unknown command %q: did you mean %q? (%s --help lists all)", word, near, parent)
+	}
+	return usageError("unknown command %q: %s --help lists all", word, parent)
 }
 
 // flagError turns the flag package's complaint into one line.
@@ -187,17 +189,21 @@ func flagError(flags []cli.Flag) cli.OnUsageErrorFunc {
 			for _, f := range flags {
 				names = append(names, f.Names()...)
 			}
-			return usageError("unknown flag --%s: did you mean --%s? (%s --help lists all)", word, nearest(word, names), help)
+			if near := nearest(word, names); near != "" {
+				return usageError("unknown flag --%s: did you mean --%s? (%s --help lists all)", word, near, help)
+			}
+			return usageError("unknown flag --%s: %s --help lists all", word, help)
 		}
 		return usageError("%w (%s --help lists the flags)", err, help)
 	}
 }
 
-// nearest returns the candidate with the smallest edit distance to word.
+// nearest returns the candidate that word may be a misspelling of, that with the
+// smallest edit distance; "" where none is near.
 func nearest(word string, candidates []string) string {
-	best, least := "", -1
+	best, least := "", (min(len(word), 64)+2)/3+1
 	for _, c := range candidates {
-		if d := distance(word, c); least < 0 || d < least {
+		if d := distance(word, c); d < least {
 			best, least = c, d
 		}
 	}

@@ -12,8 +12,8 @@ import (
 func TestNearest(t *testing.T) {
 	names := []string{"init", "doctor", "status", "config", "domain"}
 	for word, want := range map[string]string{
-		"inti": "init", "statsu": "status", "docktor": "doctor", "conf": "config", "domian": "domain", "": "init",
-		strings.Repeat("x", 100000): "init",
+		"inti": "init", "statsu": "status", "docktor": "doctor", "conf": "config", "domian": "domain", "": "", "run": "", "bogus": "",
+		strings.Repeat("x", 100000): "",
 	} {
 		if got := nearest(word, names); got != want {
 			t.Errorf("%.20q: got %q, want %q", word, got, want)
