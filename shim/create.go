@@ -27,6 +27,7 @@ import (
 const (
 	profileAnnotation   = "dev.lazaret.profile"
 	workspaceAnnotation = "dev.lazaret.workspace"
+	runAnnotation       = "dev.lazaret.run" // of lazaret run: "true"
 
 	// branchTimeout bounds one for which it may have to check out a whole tree.
 	branchTimeout = 10 * time.Minute
@@ -114,6 +115,7 @@ func (s *shim) create() error {
 	req := wire.PrepareRequest{
 		Version: wire.Version, Domain: r.anchor, ContainerID: r.id,
 		PIDFile: s.cmd.PIDFile, StateDir: stateDir, Notes: slices.Concat(r.warnings, r.notes),
+		Run: r.annotation(runAnnotation) == "true",
 	}
 	if r.anchor.Workspace != "" {
 		req.Git, req.Masks, req.ReadOnly, req.Sources = r.profile.Git, guard.masks, guard.readOnly, guard.asked()
@@ -215,6 +217,9 @@ func (s *shim) create() error {
 func (s *shim) lookCommand(r *request, kept []spec.Bind) error {
 	if s.cmd.Verb == "restore" {
 		return nil // it goes on with what it had
+	}
+	if args := r.doc.Args(); len(args) > 0 && args[0] == spec.RunPath+"/escalate" {
+		return nil // mounted there
 	}
 	return spec.LookExecutable(r.doc, r.bundle, kept)
 }

@@ -9,12 +9,16 @@ import (
 
 	"github.com/lazaret-dev/lazaret/escalate"
 	"github.com/lazaret-dev/lazaret/escalate/mcp"
+	"github.com/lazaret-dev/lazaret/escalate/pause"
 	"github.com/lazaret-dev/lazaret/internal/gitwrap"
 )
 
 func main() {
 	if gitwrap.Called(os.Args[0]) {
 		os.Exit(gitwrap.Main(os.Args, os.Stderr))
+	}
+	if pause.Called(os.Args[1:]) {
+		os.Exit(pause.Main(os.Args[1:], os.Stderr))
 	}
 	p := escalate.Program{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Proc: "/proc",

@@ -48,7 +48,7 @@ func usageError(format string, args ...any) error {
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	app := newApp()
 	app.Reader, app.Writer, app.ErrWriter = stdin, stdout, stderr
-	err := app.RunContext(ctx, args)
+	err := app.RunContext(ctx, keepDashes(args))
 	if err == nil {
 		return exitOK
 	}
@@ -94,6 +94,7 @@ func newApp() *cli.App {
 		},
 		Commands: []*cli.Command{
 			initCommand(),
+			runCommand(),
 			doctorCommand(),
 			statusCommand(),
 			consoleCommand(),

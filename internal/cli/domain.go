@@ -88,7 +88,13 @@ type resolved struct {
 }
 
 // resolveDomain finds the domain of a workspace, by the flags --profile and --config.
-func resolveDomain(c *cli.Context, workspace string) (r resolved, err error) {
+func resolveDomain(c *cli.Context, workspace string) (resolved, error) {
+	return resolveProfile(c, workspace, c.String("profile"))
+}
+
+// resolveProfile is resolveDomain for the profile of that name, "" for the default
+// one.
+func resolveProfile(c *cli.Context, workspace, name string) (r resolved, err error) {
 	if r.env, err = hostenv.Detect(hostenv.Host()); err != nil {
 		return r, err
 	}
@@ -99,7 +105,6 @@ func resolveDomain(c *cli.Context, workspace string) (r resolved, err error) {
 	if r.cfg, err = config.Load(configOptions(r.env, ws, c.String("config"))); err != nil {
 		return r, err
 	}
-	name := c.String("profile")
 	if name == "" {
 		name = r.cfg.General.DefaultProfile
 	}

@@ -59,6 +59,9 @@ type container struct {
 	escalation *escalation
 	// networked: it has a place in the filtered network, or is about to get one.
 	networked bool
+	run        bool            // lazaret run has started it
+	stopping   bool            // nobody has used it any more
+	holds      map[string]bool // sessions of living lazaret runs
 }
 
 type session struct {
@@ -713,11 +716,14 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	}
 	ct := &container{
 		id: req.ContainerID, stateDir: req.StateDir, pidFile: req.PIDFile,
-		prepared: time.Now(), proc: peer, notes: req.Notes, gone: make(chan struct{}),
+		prepared: time.Now(), proc: peer, notes: req.Notes, gone: make(chan struct{}), run: req.Run,
 	}
 	c.containers[ct.id] = ct
 	c.used = true
 	go c.watchCreate(context.WithoutCancel(ctx), ct, peer)
+	if ct.run {
+		go c.holdOrStop(context.WithoutCancel(ctx), ct)
+	}
 	res := &wire.PrepareResponse{RunDir: c.runDir}
 	if guarded || req.Escalation != nil || req.Network != nil {
 		// Counted in already, so that nobody closes the domain meanwhile.
@@ -861,6 +867,9 @@ func (c *Coordinator) endSession(id string) {
 		}
 		_ = s.conn.Close() // its peer is gone already
 		c.log.Info("session ended", "session", id)
+		if ct := c.containers[s.ContainerID]; ct != nil && ct.run && len(ct.holds) == 0 {
+			go c.stopUnused(context.Background(), ct, "")
+		}
 		c.poke()
 	}
 }

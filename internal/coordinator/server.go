@@ -63,6 +63,7 @@ func (c *Coordinator) handler() http.Handler {
 	mux.HandleFunc("POST "+wire.PathSessions, c.serveSession)
 	mux.HandleFunc("POST "+wire.PathDesk, c.serveDesk)
 	c.networkRoutes(mux)
+	mux.HandleFunc("POST "+wire.PathHold, c.serveHold)
 	return mux
 }
 

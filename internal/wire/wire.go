@@ -59,6 +59,7 @@ type PrepareRequest struct {
 	PIDFile     string        `json:"pid_file"`        // where the runtime writes the sandbox's pid, absolute
 	StateDir    string        `json:"state_dir"`       // <runtime dir>/containers/<id>
 	Notes       []string      `json:"notes,omitempty"` // what is not enforced, for status and log
+	Run         bool          `json:"run,omitempty"`   // lazaret run starts it: it is stopped after its last use
 
 	// How the domain's workspace is guarded; empty where it has none. All
 	// containers that live at one time ask for the same.
