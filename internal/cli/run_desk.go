@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 
 	escdesk "github.com/lazaret-dev/lazaret/escalate/desk"
-	"github.com/lazaret-dev/lazaret/escalate/hostrun"
 	"github.com/lazaret-dev/lazaret/escalate/policy"
 	"github.com/lazaret-dev/lazaret/internal/console/prompt"
 	"github.com/lazaret-dev/lazaret/internal/console/terminal"
@@ -44,14 +42,11 @@ func (a *agentRun) openDesk(ctx context.Context, abort context.CancelCauseFunc) 
 	if !a.r.profile.Escalation.Enabled {
 		return d, nil
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("open the desk for requests: %w", err)
-	}
-	host := func() *policy.Host { return policy.FromEnvironment(a.r.cfg.General.DataRoot) }
+	host := hostSide(a.r.cfg.General.DataRoot)
+	var err error
 	d.desk, err = escdesk.Open(escdesk.Options{
-		Socket: a.r.anchor.SocketPath(a.r.cfg.General.ControlDir), Kind: wire.DeskRun, SessionID: a.session, Host: host,
-		Runner: &hostrun.Local{Host: host, Environ: os.Environ(), Supervisor: []string{self, "supervise"}},
+		Socket: a.r.anchor.SocketPath(a.r.cfg.General.ControlDir), Kind: wire.DeskRun, SessionID: a.session,
+		Host: host.Host, Runner: host,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the desk for requests: %w", err)

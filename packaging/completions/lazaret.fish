@@ -7,6 +7,8 @@ function __lazaret_at --description 'test which command the words typed so far n
         switch "$cmd $word"
             case ' init'
                 set cmd 'init'
+            case ' run'
+                set cmd 'run'
             case ' doctor'
                 set cmd 'doctor'
             case ' status'
@@ -80,6 +82,7 @@ end
 
 complete -c lazaret -f
 complete -c lazaret -n '__lazaret_at \'\'' -a init -d 'register lazaret as a runtime of podman'
+complete -c lazaret -n '__lazaret_at \'\'' -a run -d 'run an agent in the sandbox of the current directory'
 complete -c lazaret -n '__lazaret_at \'\'' -a doctor -d 'check whether this machine can run sandboxes'
 complete -c lazaret -n '__lazaret_at \'\'' -a status -d 'show the domains in use, their containers and sessions'
 complete -c lazaret -n '__lazaret_at \'\'' -a console -d 'answer what the sandboxes ask for'
@@ -101,6 +104,13 @@ complete -c lazaret -n '__lazaret_at \'init\'' -l dry-run -d 'show the change an
 complete -c lazaret -n '__lazaret_at \'init\'' -l uninstall -d 'remove the drop-in again'
 complete -c lazaret -n '__lazaret_at \'init\'' -l force -d 'replace or remove a drop-in that was changed by hand; a copy is kept'
 complete -c lazaret -n '__lazaret_at \'init\'' -l help -s h -d 'show help'
+complete -c lazaret -n '__lazaret_at \'run\'' -F
+complete -c lazaret -n '__lazaret_at \'run\'' -l fresh -d 'end the sandbox that runs, with all its sessions, and start another'
+complete -c lazaret -n '__lazaret_at \'run\'' -l detach -s d -d 'run CMD in the background; its requests go to lazaret console'
+complete -c lazaret -n '__lazaret_at \'run\'' -l rm -d 'remove the sandbox\'s container at its end; --rm=false keeps it for podman logs, diff and commit'
+complete -c lazaret -n '__lazaret_at \'run\'' -l image -x -d 'use IMAGE instead of the profile\'s'
+complete -c lazaret -n '__lazaret_at \'run\'' -l config -r -F -d 'also read FILE, above the other layers'
+complete -c lazaret -n '__lazaret_at \'run\'' -l help -s h -d 'show help'
 complete -c lazaret -n '__lazaret_at \'doctor\'' -l json -d 'print one JSON object with all checks'
 complete -c lazaret -n '__lazaret_at \'doctor\'' -l help -s h -d 'show help'
 complete -c lazaret -n '__lazaret_at \'status\'' -l json -d 'print one JSON object'

@@ -7,6 +7,7 @@ _lazaret() {
     for word in ${words[2,CURRENT-1]}; do
         case "$cmd $word" in
             ' init') cmd='init' ;;
+            ' run') cmd='run' ;;
             ' doctor') cmd='doctor' ;;
             ' status') cmd='status' ;;
             ' console') cmd='console' ;;
@@ -46,6 +47,8 @@ _lazaret() {
         'init --scope') compadd -- user system; return ;;
         'init --runtime-path') _files; return ;;
         'init --podman-version') _message 'VERSION'; return ;;
+        'run --image') _message 'IMAGE'; return ;;
+        'run --config') _files; return ;;
         'domain --profile'|'domain -p') _message 'NAME'; return ;;
         'domain --config') _files; return ;;
         'net allow --profile'|'net allow -p') _message 'NAME'; return ;;
@@ -116,6 +119,7 @@ _lazaret() {
             )
             items=(
                 'init:register lazaret as a runtime of podman'
+                'run:run an agent in the sandbox of the current directory'
                 'doctor:check whether this machine can run sandboxes'
                 'status:show the domains in use, their containers and sessions'
                 'console:answer what the sandboxes ask for'
@@ -143,6 +147,21 @@ _lazaret() {
             )
             items=(
             )
+            ;;
+        'run')
+            flags=(
+                '--fresh:end the sandbox that runs, with all its sessions, and start another'
+                '--detach:run CMD in the background; its requests go to lazaret console'
+                '-d:run CMD in the background; its requests go to lazaret console'
+                '--rm:remove the sandbox'\''s container at its end; --rm=false keeps it for podman logs, diff and commit'
+                '--image:use IMAGE instead of the profile'\''s'
+                '--config:also read FILE, above the other layers'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
             ;;
         'doctor')
             flags=(
