@@ -277,7 +277,7 @@ func exitOf(cmd *exec.Cmd, err error) error {
 	if st == nil || st.Success() {
 		return nil
 	}
-	if ws, ok := st.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+	if ws, ok := st.Sys().(syscall.WaitStatus); ok && ws.Signal() > 0 {
 		return &exitError{code: 128 + int(ws.Signal())}
 	}
 	return &exitError{code: st.ExitCode()}

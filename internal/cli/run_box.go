@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -81,12 +82,18 @@ func (a *agentRun) enter() (*box, error) {
 
 // look asks podman for a container: state "" where there is none.
 func (a *agentRun) look(name string) (state, id string, err error) {
-	out, err := podmanAnswer(a.c.Context, "container", "ls", "--all", "--no-trunc", "--filter=name=^"+name+"$", "--format={{.State}} {{.ID}}")
+	out, err := podmanAnswer(a.c.Context, "container", "ls", "--all", "--no-trunc", "--filter=name=^"+name+"$", "--format=json")
 	if err != nil {
 		return "", "", fmt.Errorf("look for the domain's sandbox: %w", err)
 	}
-	state, id, _ = strings.Cut(strings.TrimSpace(out), " ")
-	return state, id, nil
+	var found []struct{ ID, State string }
+	if err := json.Unmarshal([]byte(out), &found); err != nil {
+		return "", "", fmt.Errorf("look for the domain's sandbox: %w", err)
+	}
+	if len(found) == 0 {
+		return "", "", nil
+	}
+	return found[0].State, found[0].ID, nil
 }
 
 func (a *agentRun) remove(name string) error {

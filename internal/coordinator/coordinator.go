@@ -62,6 +62,11 @@ type container struct {
 	run        bool            // lazaret run has started it
 	stopping   bool            // nobody has used it any more
 	holds      map[string]bool // sessions of living lazaret runs
+	run        bool // lazaret run has started it
+	// sessionEnded has a token when a session of lazaret run's container has ended.
+	sessionEnded chan struct{}
+	stopping     bool            // nobody has used it any more
+	holds        map[string]bool // sessions of living lazaret runs
 }
 
 type session struct {
@@ -722,6 +727,7 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	c.used = true
 	go c.watchCreate(context.WithoutCancel(ctx), ct, peer)
 	if ct.run {
+		ct.sessionEnded = make(chan struct{}, 1)
 		go c.holdOrStop(context.WithoutCancel(ctx), ct)
 	}
 	res := &wire.PrepareResponse{RunDir: c.runDir}
@@ -867,8 +873,11 @@ func (c *Coordinator) endSession(id string) {
 		}
 		_ = s.conn.Close() // its peer is gone already
 		c.log.Info("session ended", "session", id)
-		if ct := c.containers[s.ContainerID]; ct != nil && ct.run && len(ct.holds) == 0 {
-			go c.stopUnused(context.Background(), ct, "")
+		if ct := c.containers[s.ContainerID]; ct != nil && ct.sessionEnded != nil {
+			select {
+			case ct.sessionEnded <- struct{}{}:
+			default: // will be looked at
+			}
 		}
 		c.poke()
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
@@ -43,13 +42,12 @@ func (c *Coordinator) serveHold(w http.ResponseWriter, r *http.Request) {
 	}
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err == nil {
-		var tell net.Conn = conn
-		_ = tell.SetDeadline(time.Now().Add(5 * time.Second)) // unix sockets take deadlines
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second)) // unix sockets take deadlines
 		_, err = fmt.Fprint(rw, "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 		if err == nil {
 			err = rw.Flush()
 		}
-		_ = tell.SetDeadline(time.Time{})
+		_ = conn.SetDeadline(time.Time{})
 		if err == nil {
 			// A container's end closes it too.
 			ended := make(chan struct{})
@@ -138,11 +136,24 @@ func (c *Coordinator) stopUnused(ctx context.Context, ct *container, but string)
 	return true
 }
 
-// holdOrStop stops a sandbox of lazaret run's whose starter was killed.
+// holdOrStop stops a sandbox of lazaret run's whose starter was killed, and one
+// whose last session has ended.
 func (c *Coordinator) holdOrStop(ctx context.Context, ct *container) {
-	select {
-	case <-ct.gone:
-	case <-time.After(holdGrace):
+	first := time.NewTimer(holdGrace)
+	defer first.Stop()
+	for {
+		select {
+		case <-ct.gone:
+			return
+		case <-first.C:
+		case <-ct.sessionEnded:
+			c.mu.Lock()
+			early := time.Since(ct.prepared) < holdGrace
+			c.mu.Unlock()
+			if early {
+				continue // somebody else may be coming
+			}
+		}
 		c.stopUnused(ctx, ct, "")
 	}
 }

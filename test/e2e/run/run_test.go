@@ -6,14 +6,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lazaret-dev/lazaret/test/e2e/harness"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
-
-const patience = 30 * time.Second
 
 const profiles = `
 [profiles.default]
