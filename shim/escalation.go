@@ -35,7 +35,7 @@ func (s *shim) escalation(r *request, req *wire.PrepareRequest) (env []string, e
 
 // execSession is the session of an exec, and its key where it may escalate.
 func (s *shim) execSession(st *containerstate.State) (wire.Session, ed25519.PrivateKey, error) {
-	if !st.Escalation || s.cmd.Process == "" {
+	if s.cmd.Process == "" {
 		return wire.Session{ID: uuid.NewString()}, nil, nil
 	}
 	data, _, err := readProcessFile(s.cmd.Process)
@@ -48,7 +48,11 @@ func (s *shim) execSession(st *containerstate.State) (wire.Session, ed25519.Priv
 	if err := json.Unmarshal(data, &p); err != nil {
 		return wire.Session{}, nil, fmt.Errorf("process file %s: %w", s.cmd.Process, err)
 	}
-	return s.newSession(p.Env)
+	session, key, err := s.newSession(p.Env)
+	if !st.Escalation {
+		session.PublicKey, session.Owned, key = nil, false, nil
+	}
+	return session, key, err
 }
 
 // newSession makes a Session Anchor, or takes the one that lazaret run left for the
@@ -61,8 +65,7 @@ func (s *shim) newSession(env []string) (wire.Session, ed25519.PrivateKey, error
 			id = v
 		}
 	}
-	key, err := sessionkey.Take(s.env.RuntimeDir, id)
-	owned := err == nil
+	key, owned, err := sessionkey.Take(s.env.RuntimeDir, id)
 	if errors.Is(err, sessionkey.ErrNone) {
 		id = uuid.NewString()
 		key, err = sessionkey.New()

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +20,7 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/console/terminal"
 	"github.com/lazaret-dev/lazaret/internal/fixedpath"
+	"github.com/lazaret-dev/lazaret/internal/sessionkey"
 )
 
 // exitAborted is lazaret run's exit status when the developer has aborted at a
@@ -84,11 +83,8 @@ type agentRun struct {
 	image   string
 	argv    []string
 	session string
-	// anchor is the Session Anchor's seed in base64: only the session's process in
-	// the sandbox gets it.
-	anchor string
-	tty    bool
-	box    *box
+	tty     bool
+	box     *box
 }
 
 func runRun(c *cli.Context) error {
@@ -115,17 +111,21 @@ func runRun(c *cli.Context) error {
 	if err := a.findImage(); err != nil {
 		return err
 	}
-	_, seed, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		return fmt.Errorf("make the session's key: %w", err)
-	}
-	a.anchor = base64.StdEncoding.EncodeToString(seed.Seed())
 	in, out := terminalOf(c.App.Reader), terminalOf(c.App.Writer)
 	a.tty = in != nil && out != nil && !c.Bool("detach")
 	if a.box, err = a.enter(); err != nil {
 		return err
 	}
 	defer a.box.leave(a)
+	// The Session Anchor: the runtime takes it for the session's process.
+	key, err := sessionkey.New()
+	if err != nil {
+		return err
+	}
+	if err := sessionkey.Leave(a.r.env.RuntimeDir, a.session, key, a.tty); err != nil {
+		return err
+	}
+	defer func() { _ = sessionkey.Forget(a.r.env.RuntimeDir, a.session) }() // a sweep does it too
 	switch {
 	case c.Bool("detach"):
 		return a.detached()
@@ -183,7 +183,7 @@ func (a *agentRun) findImage() error {
 // execArgs are podman's for the session's command.
 func (a *agentRun) execArgs(flags ...string) []string {
 	args := append([]string{"exec"}, flags...)
-	args = append(args, "--workdir=/workspace", "--env=LAZARET_SESSION_ID="+a.session)
+	args = append(args, "--workdir=/workspace", "--env="+sessionkey.EnvID+"="+a.session)
 	pass := slices.Clone(a.r.profile.PassEnv)
 	if a.tty {
 		pass = append(pass, "TERM", "COLORTERM", "NO_COLOR")
@@ -196,12 +196,9 @@ func (a *agentRun) execArgs(flags ...string) []string {
 	return append(append(args, a.box.id), a.argv...)
 }
 
-// command is podman for the session. In its own environment, which is passed on to
-// the runtime and not to the sandbox, is the Session Anchor.
+// command is podman for the session.
 func (a *agentRun) command(ctx context.Context, flags ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, a.podman, a.execArgs(flags...)...)
-	cmd.Env = append(os.Environ(), "LAZARET_SESSION_ID="+a.session, "LAZARET_SESSION_ANCHOR="+a.anchor)
-	return cmd
+	return exec.CommandContext(ctx, a.podman, a.execArgs(flags...)...)
 }
 
 // detached starts the command and leaves it; its session keeps the sandbox.

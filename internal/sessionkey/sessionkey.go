@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,6 +29,9 @@ const (
 
 // ErrNone means that nobody has left a Session Anchor for that id.
 var ErrNone = errors.New("no session anchor was left")
+
+// ownedMark follows the key of a session that has a terminal of its own.
+const ownedMark = " owned"
 
 // maxAge is for how long one that nobody took may lie: a start may have to fetch
 // its image first.
@@ -73,16 +77,21 @@ func dir(runtimeDir string) string { return filepath.Join(runtimeDir, "sessions"
 // Leave offers key to the runtime that is about to be called for the session id,
 // by a file below runtimeDir, Lazaret's own, that only this user reads: engines
 // hand their environment on to no runtime, and a command line is everybody's to
-// read. Whoever leaves it calls Forget in the end.
-func Leave(runtimeDir, id string, key ed25519.PrivateKey) error {
+// read. owned says that the session's own terminal answers for it, else it is
+// anybody's console. Whoever leaves it calls Forget in the end.
+func Leave(runtimeDir, id string, key ed25519.PrivateKey, owned bool) error {
 	if !ValidID(id) {
 		return fmt.Errorf("leave a session anchor: %q is not a session's id", id)
 	}
 	if err := os.MkdirAll(dir(runtimeDir), 0o700); err != nil {
 		return fmt.Errorf("leave a session anchor: %w", err)
 	}
+	text := Encode(key)
+	if owned {
+		text += ownedMark
+	}
 	// On memory: nothing to flush.
-	return atomicfile.Write(filepath.Join(dir(runtimeDir), id), []byte(Encode(key)), 0o600, false)
+	return atomicfile.Write(filepath.Join(dir(runtimeDir), id), []byte(text), 0o600, false)
 }
 
 // Forget removes what nobody took.
@@ -94,36 +103,46 @@ func Forget(runtimeDir, id string) error {
 }
 
 // Take reads and removes what was left for id; ErrNone where nothing was.
-func Take(runtimeDir, id string) (ed25519.PrivateKey, error) {
+func Take(runtimeDir, id string) (key ed25519.PrivateKey, owned bool, err error) {
+	text, err := take(runtimeDir, id)
+	if err != nil {
+		return nil, false, err
+	}
+	text, owned = strings.CutSuffix(text, ownedMark)
+	key, err = Parse(text)
+	return key, owned, err
+}
+
+func take(runtimeDir, id string) (string, error) {
 	if !ValidID(id) {
-		return nil, ErrNone
+		return "", ErrNone
 	}
 	path := filepath.Join(dir(runtimeDir), id)
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
-		return nil, ErrNone
+		return "", ErrNone
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read session anchor %s: %w", path, err)
+		return "", fmt.Errorf("read session anchor %s: %w", path, err)
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer func() { _ = f.Close() }() // only read
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("read session anchor %s: %w", path, err)
+		return "", fmt.Errorf("read session anchor %s: %w", path, err)
 	}
 	if st.Mode != unix.S_IFREG|0o600 || int(st.Uid) != os.Geteuid() {
-		return nil, fmt.Errorf("session anchor %s is not a file of yours that nobody else reads: remove it", path)
+		return "", fmt.Errorf("session anchor %s is not a file of yours that nobody else reads: remove it", path)
 	}
 	// Removed first: one of two that come at the same time has it.
 	if err := os.Remove(path); err != nil {
-		return nil, fmt.Errorf("take session anchor: %w", err)
+		return "", fmt.Errorf("take session anchor: %w", err)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, 128))
 	if err != nil {
-		return nil, fmt.Errorf("read session anchor %s: %w", path, err)
+		return "", fmt.Errorf("read session anchor %s: %w", path, err)
 	}
-	return Parse(string(data))
+	return string(data), nil
 }
 
 // Sweep removes what was left by processes that were killed before they could.

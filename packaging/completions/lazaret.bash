@@ -13,6 +13,7 @@ _lazaret() {
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$cmd ${COMP_WORDS[i]}" in
             ' init') cmd='init' ;;
+            ' run') cmd='run' ;;
             ' doctor') cmd='doctor' ;;
             ' status') cmd='status' ;;
             ' console') cmd='console' ;;
@@ -59,6 +60,14 @@ _lazaret() {
             return
             ;;
         'init --podman-version')
+            return
+            ;;
+        'run --image')
+            return
+            ;;
+        'run --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
             return
             ;;
         'domain --profile' | 'domain -p')
@@ -320,6 +329,7 @@ _lazaret() {
                 words='--version --help -h'
             else
                 words='init doctor status console domain net git state prune config trust completion help'
+                words='init run doctor status console domain git state prune config trust completion help'
             fi
             ;;
         'init')
@@ -327,6 +337,18 @@ _lazaret() {
                 words='--scope --runtime-path --podman-version --dry-run --uninstall --force --help -h'
             else
                 words=''
+            fi
+            ;;
+        'run')
+            if [[ $cur == -* ]]; then
+                words='--fresh --detach -d --rm --image --config --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
             fi
             ;;
         'doctor')
