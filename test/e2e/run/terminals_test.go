@@ -88,23 +88,33 @@ func TestTerminals(t *testing.T) {
 	c.sees("ready>")
 	d := open(t, h, "d", ws, "lazaret console")
 
+	run := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			for _, p := range []*pane{a, b, c, d} {
+				p.t = t
+			}
+			f(t)
+		})
+	}
 	ask := func(p *pane, why string, others ...*pane) {
-		t.Helper()
+		p.t.Helper()
 		p.types("-l", "lazaret-escalate -j 'wants "+why+"' -- echo by the host; echo code=$?")
 		p.types("Enter")
 		if p != c {
 			p.sees("may this run on the host?")
 			p.sees("wants " + why)
 		} else {
+			d.sees("echo by the host")
+			d.types("Enter")
 			d.sees("wants " + why)
 		}
 		for _, o := range others {
 			if s := o.screen(); strings.Contains(s, "wants "+why) {
-				t.Errorf("the request of %s shows in %s:\n%s", p.name, o.name, s)
+				p.t.Errorf("the request of %s shows in %s:\n%s", p.name, o.name, s)
 			}
 		}
 	}
-	t.Run("approved in its own terminal", func(t *testing.T) {
+	run("approved in its own terminal", func(t *testing.T) {
 		ask(a, "one", b, c, d)
 		a.types("-l", "and typed for the agent")
 		time.Sleep(2 * time.Second)
@@ -114,15 +124,17 @@ func TestTerminals(t *testing.T) {
 		a.answers("a")
 		a.sees("by the host\ncode=0")
 	})
-	t.Run("denied in the other", func(t *testing.T) {
+	run("denied in the other", func(t *testing.T) {
 		ask(b, "two", a, c, d)
 		b.answers("d")
 		b.sees("code=126")
 	})
-	t.Run("the plain exec's comes to the console", func(t *testing.T) {
+	run("the plain exec's comes to the console", func(t *testing.T) {
 		ask(c, "three", a, b)
+		d.answers("a")
+		c.sees("by the host\ncode=0")
 	})
-	t.Run("the screen is as before", func(t *testing.T) {
+	run("the screen is as before", func(t *testing.T) {
 		a.types("-l", "clear; (sleep 3; lazaret-escalate -j 'from behind' -- true >/dev/null 2>&1) & vim.tiny -u NONE -c 'set mouse=a' /etc/passwd")
 		a.types("Enter")
 		a.sees("root:x:0:0")
@@ -135,7 +147,7 @@ func TestTerminals(t *testing.T) {
 		a.types("Enter")
 		a.sees("ready>")
 	})
-	t.Run("size, job control, exit code", func(t *testing.T) {
+	run("size, job control, exit code", func(t *testing.T) {
 		b.types("-l", "clear; stty size; sleep 100")
 		b.types("Enter")
 		b.sees("24 80")
@@ -156,7 +168,7 @@ func TestTerminals(t *testing.T) {
 		a.types("Enter") // the other goes on
 		a.sees("ready>")
 	})
-	t.Run("abort ends the sandbox", func(t *testing.T) {
+	run("abort ends the sandbox", func(t *testing.T) {
 		a.types("-l", "clear; lazaret-escalate -j 'the last' -- true")
 		a.types("Enter")
 		a.sees("the last")
