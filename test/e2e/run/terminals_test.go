@@ -153,7 +153,7 @@ func TestTerminals(t *testing.T) {
 		b.sees("24 80")
 		b.types("C-z")
 		b.sees("Stopped")
-		b.types("-l", "kill %1; clear")
+		b.types("-l", "kill -9 %1; clear")
 		b.types("Enter")
 		tmux(h, "resize-window", "-t", "b", "-x", "70", "-y", "20").OK(t)
 		h.Eventually("the size arrives", patience, func() bool {
