@@ -16,14 +16,17 @@ func TestHandOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Leave(dir, id, key); err != nil {
+	if err := Leave(dir, id, key, true); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Take(dir, id)
+	got, owned, err := Take(dir, id)
+	if !owned {
+		t.Error("it is not owned any more")
+	}
 	if err != nil || !got.Equal(key) {
 		t.Errorf("took %v, %v", got, err)
 	}
-	if _, err := Take(dir, id); !errors.Is(err, ErrNone) {
+	if _, _, err := Take(dir, id); !errors.Is(err, ErrNone) {
 		t.Errorf("taken twice: %v", err)
 	}
 	if err := Forget(dir, id); err != nil {
@@ -58,13 +61,13 @@ func TestTakeRefuses(t *testing.T) {
 			if err := tt.make(filepath.Join(dir, "sessions", id)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Take(dir, id); err == nil || errors.Is(err, ErrNone) != tt.none {
+			if _, _, err := Take(dir, id); err == nil || errors.Is(err, ErrNone) != tt.none {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 	for _, id := range []string{"", "..", "../x", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"} {
-		if _, err := Take(dir, id); !errors.Is(err, ErrNone) {
+		if _, _, err := Take(dir, id); !errors.Is(err, ErrNone) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -77,7 +80,7 @@ func TestSweep(t *testing.T) {
 	}
 	key, err := New()
 	if err == nil {
-		err = Leave(dir, id, key)
+		err = Leave(dir, id, key, true)
 	}
 	if err == nil {
 		err = Sweep(dir)
