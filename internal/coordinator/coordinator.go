@@ -59,10 +59,7 @@ type container struct {
 	escalation *escalation
 	// networked: it has a place in the filtered network, or is about to get one.
 	networked bool
-	run        bool            // lazaret run has started it
-	stopping   bool            // nobody has used it any more
-	holds      map[string]bool // sessions of living lazaret runs
-	run        bool // lazaret run has started it
+	run       bool // lazaret run has started it
 	// sessionEnded has a token when a session of lazaret run's container has ended.
 	sessionEnded chan struct{}
 	stopping     bool            // nobody has used it any more
