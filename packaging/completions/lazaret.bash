@@ -328,8 +328,7 @@ _lazaret() {
             if [[ $cur == -* ]]; then
                 words='--version --help -h'
             else
-                words='init doctor status console domain net git state prune config trust completion help'
-                words='init run doctor status console domain git state prune config trust completion help'
+                words='init run doctor status console domain net git state prune config trust completion help'
             fi
             ;;
         'init')

@@ -83,7 +83,9 @@ func (a *agent) post(c *tls.Config, body []byte) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", escalate.RequestPath, len(body))
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", escalate.RequestPath, len(body)); err != nil {
+		return "", err
+	}
 	go func() { _, _ = conn.Write(body) }() // refused before it is read
 	return answer(conn)
 }
