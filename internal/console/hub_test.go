@@ -207,6 +207,9 @@ func TestHeadless(t *testing.T) {
 		t.Errorf("reply %+v", r)
 	}
 	c.Silent() // the other waits
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "has ended") && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond) // told after the reply
+	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

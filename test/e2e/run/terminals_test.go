@@ -64,7 +64,7 @@ func (p *pane) answers(key string) {
 }
 
 func escalation(image string) harness.Options {
-	return harness.Options{Config: "[escalation]\ntimeout = \"2m\"\n[profiles.default]\nimage = \"" + image + "\"\ncommand = [\"sh\"]\n"}
+	return harness.Options{Config: "[general]\ncontrol_dir = \"~\"\n[escalation]\ntimeout = \"2m\"\n[profiles.default]\nimage = \"" + image + "\"\ncommand = [\"sh\"]\n"}
 }
 
 // Each request shows in its own terminal only, what is typed for the agent does not

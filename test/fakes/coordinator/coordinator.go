@@ -143,26 +143,37 @@ func (c *Coordinator) Ask(ask *wire.Ask) {
 	if a.Waiting == 0 {
 		a.Waiting = 1
 	}
+	// A desk that opens meanwhile must hear of it once.
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.waiting = append(c.waiting, a)
-	c.mu.Unlock()
-	c.Send(wire.DeskEvent{Type: wire.EventAsk, Ask: &a})
+	c.send(wire.DeskEvent{Type: wire.EventAsk, Ask: &a})
 }
 
 // Send sends a line to all desks.
 func (c *Coordinator) Send(e wire.DeskEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.send(e)
+}
+
+func (c *Coordinator) send(e wire.DeskEvent) {
 	line, err := json.Marshal(e)
 	if err != nil {
 		c.t.Error(err)
 		return
 	}
-	c.SendRaw(string(line) + "\n")
+	c.sendRaw(string(line) + "\n")
 }
 
 // SendRaw sends bytes to all desks.
 func (c *Coordinator) SendRaw(s string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sendRaw(s)
+}
+
+func (c *Coordinator) sendRaw(s string) {
 	for conn := range c.desks {
 		_, _ = conn.Write([]byte(s)) // one that has gone
 	}
