@@ -178,7 +178,8 @@ func (c *gitCall) kind() kind {
 		return harmless
 	case "branch":
 		refused = c.has('m', "--move", 5, "u") || c.has('M', "", 0, "u") || c.has('c', "--copy", 6, "u") ||
-			c.has('C', "", 0, "u") || c.has('t', "--track", 3, "u")
+			c.has('C', "", 0, "u") || c.has('t', "--track", 3, "u") ||
+			c.has('u', "--set-upstream-to", 4, "") || c.has(0, "--unset-upstream", 3, "")
 	case "checkout":
 		refused = c.has('t', "--track", 4, "bB")
 	case "switch":

@@ -23,6 +23,7 @@ func TestRefusedCommands(t *testing.T) {
 			git push -q origin main:main main:one main:two main:three
 			git fetch -q origin
 			git branch mine
+			git branch -q --track tracked origin/one
 		`).OK(t)
 		before := h.Sh(ws, "cat .git/config; git for-each-ref; git symbolic-ref HEAD; git status --porcelain").OK(t)
 		h.Detached(ws, "box", harness.Debian, "sleep", "600")
@@ -84,7 +85,10 @@ func TestRefusedCommands(t *testing.T) {
 			if got := h.Sh(ws, "git branch --list one two 'new*' | wc -l").OK(t); strings.TrimSpace(got) != "5" {
 				t.Errorf("%s branches, want 5", got)
 			}
-			r := in("git branch -D one")
+			if r := in("git branch -D one"); r.Code != 0 || r.Stderr != "" {
+				t.Errorf("branch -D of one without settings: exit %d\n%s", r.Code, r.Stderr)
+			}
+			r := in("git branch -D tracked")
 			if r.Code != 0 || strings.Count(r.Stderr, "lazaret:") != 1 || !strings.Contains(r.Stderr, "all but change") {
 				t.Errorf("branch -D: exit %d\n%s", r.Code, r.Stderr)
 			}
