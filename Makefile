@@ -33,7 +33,7 @@ TOGETHER ?= 10m
 # git's everyday workflow (make everyday) and the attacks in sandboxes (make
 # attacks) take longer than all of them; what the guard must withstand is in its
 # unit tests as well.
-E2E_PKGS ?= $$($(GO) list ./test/e2e/... | grep -v -e /chaos -e /workflow) ./test/runtimetools
+E2E_PKGS ?= $$($(GO) list ./test/e2e/... | grep -v -e /chaos -e /workflow) ./test/attacks/escalate ./test/runtimetools
 E2E_LAST ?= ./test/e2e/chaos
 E2E_RUN  ?= .
 # Rounds of SIGKILL; a hundred take a quarter of an hour on two slow cores.

@@ -28,7 +28,7 @@ func TestSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	// As sessionkey.Leave does, by the user.
-	h.Run("sh", "-ceu", `umask 077; mkdir -p "$XDG_RUNTIME_DIR/lazaret/sessions"; printf %s "$2" >"$XDG_RUNTIME_DIR/lazaret/sessions/$1"`, "sh", id, sessionkey.Encode(key)).OK(t)
+	h.Run("sh", "-ceu", `umask 077; mkdir -p "$XDG_RUNTIME_DIR/lazaret/sessions"; printf %s "$2" >"$XDG_RUNTIME_DIR/lazaret/sessions/$1"`, "sh", id, sessionkey.Encode(key)+" owned").OK(t)
 	console := open(t, h, bin, hash, wire.DeskConsole, "")
 	own := open(t, h, bin, hash, wire.DeskRun, id)
 	done := background(t, h, "podman", "exec", "-e", sessionkey.EnvID+"="+id, "box", "lazaret-escalate", "--", "first")
