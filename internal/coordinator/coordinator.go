@@ -846,11 +846,7 @@ func (c *Coordinator) addSession(s *session) error {
 		return &wire.Error{Code: wire.CodeRefused, Message: fmt.Sprintf("session %s exists already", s.ID)}
 	}
 	if ct := c.containers[s.ContainerID]; ct != nil && s.key.PublicKey != nil {
-		start, err := containerstate.StartTime(s.PID)
-		if err == nil {
-			err = c.beginExec(ct, keptExec{Session: s.key, PID: s.PID, StartTime: start})
-		}
-		if err != nil {
+		if err := c.beginExec(ct, s.key); err != nil {
 			return fmt.Errorf("let session %s ask for host commands: %w", s.ID, err)
 		}
 	}
@@ -865,8 +861,8 @@ func (c *Coordinator) endSession(id string) {
 	defer c.mu.Unlock()
 	if s := c.sessions[id]; s != nil {
 		delete(c.sessions, id)
-		if ct := c.containers[s.ContainerID]; ct != nil && !c.closing {
-			c.endExec(ct, id)
+		if c.containers[s.ContainerID] != nil {
+			c.broker.End(id)
 		}
 		_ = s.conn.Close() // its peer is gone already
 		c.log.Info("session ended", "session", id)

@@ -65,14 +65,6 @@ type keptEscalation struct {
 	SocketDir string          `json:"socket_dir"` // on the host, shown at /run/lazaret/socket
 	CertsDir  string          `json:"certs_dir"`  // shown at /run/lazaret/certs
 	Rules     wire.Escalation `json:"rules"`
-	Execs     []keptExec      `json:"execs,omitempty"`
-}
-
-// keptExec is the session of an exec.
-type keptExec struct {
-	Session   wire.Session `json:"session"`
-	PID       int          `json:"pid"`
-	StartTime uint64       `json:"start_time"`
 }
 
 const keptName = "escalation.json"
@@ -524,7 +516,7 @@ func (c *Coordinator) respond(w http.ResponseWriter, res *escalate.Response, err
 		code, e := errorBody(err)
 		status = code
 		switch e.Code {
-		case broker.CodeUnknownSession, broker.CodeEndedSession, broker.CodeForeignSession, broker.CodeBadSignature:
+		case broker.CodeUnknownSession, broker.CodeLostSession, broker.CodeEndedSession, broker.CodeForeignSession, broker.CodeBadSignature:
 			status = http.StatusForbidden
 		case broker.CodeReplayed:
 			status = http.StatusConflict
@@ -581,89 +573,33 @@ func (c *Coordinator) dropEscalation(ct *container) {
 	ct.escalation = nil
 }
 
-// adoptEscalation serves the socket of a container whose coordinator was killed. It
-// needs c.mu.
+// adoptEscalation serves the socket of a container whose coordinator was killed. The
+// container's own session goes on; those of execs were the connections that ended
+// with it. It needs c.mu.
 func (c *Coordinator) adoptEscalation(ct *container) {
 	kept, err := readKept(ct.stateDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	if err == nil {
-		execs := kept.Execs
-		kept.Execs = nil
+		c.broker.Adopt(ct.id)
 		c.mu.Unlock()
 		err = c.openEscalation(ct, kept)
 		c.mu.Lock()
-		for _, x := range execs {
-			if err == nil {
-				c.adoptExec(ct, x)
-			}
-		}
 	}
 	if err != nil {
 		c.log.Error("serve the escalation socket of a container whose coordinator was killed", "container", ct.id, "error", err)
 	}
 }
 
-// adoptExec lets the session of an exec go on that is still running. It needs c.mu.
-func (c *Coordinator) adoptExec(ct *container, x keptExec) {
-	p, err := openProcess(x.PID)
-	if err != nil {
-		return
-	}
-	if t, err := containerstate.StartTime(x.PID); err != nil || t != x.StartTime {
-		p.close()
-		return
-	}
-	if err := c.beginExec(ct, x); err != nil {
-		c.log.Error("let an exec's session go on", "session", x.Session.ID, "error", err)
-		p.close()
-		return
-	}
-	go func() {
-		p.wait()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.endExec(ct, x.Session.ID)
-	}()
-}
-
 // beginExec lets the session of an exec in ct ask. It needs c.mu.
-func (c *Coordinator) beginExec(ct *container, x keptExec) error {
-	e := ct.escalation
-	if e == nil {
+func (c *Coordinator) beginExec(ct *container, s wire.Session) error {
+	if ct.escalation == nil {
 		return nil // the container has no socket to ask over
 	}
 	kind := "exec"
-	if x.Session.Owned {
+	if s.Owned {
 		kind = "run"
 	}
-	err := c.broker.Begin(broker.Session{ID: x.Session.ID, Kind: kind, Sandbox: ct.id, Key: x.Session.PublicKey, Owned: x.Session.Owned}, e.rules())
-	if err != nil {
-		return err
-	}
-	e.kept.Execs = append(e.kept.Execs, x)
-	if err := e.keep(ct.stateDir); err != nil {
-		c.broker.End(x.Session.ID)
-		return err
-	}
-	return nil
-}
-
-// endExec needs c.mu.
-func (c *Coordinator) endExec(ct *container, session string) {
-	c.broker.End(session)
-	e := ct.escalation
-	if e == nil || c.containers[ct.id] != ct {
-		return
-	}
-	for i, x := range e.kept.Execs {
-		if x.Session.ID == session {
-			e.kept.Execs = append(e.kept.Execs[:i:i], e.kept.Execs[i+1:]...)
-			break
-		}
-	}
-	if err := e.keep(ct.stateDir); err != nil {
-		c.log.Error("keep the sessions of a container", "container", ct.id, "error", err)
-	}
+	return c.broker.Begin(broker.Session{ID: s.ID, Kind: kind, Sandbox: ct.id, Key: s.PublicKey, Owned: s.Owned}, ct.escalation.rules())
 }

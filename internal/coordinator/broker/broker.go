@@ -43,6 +43,7 @@ const (
 // Codes of Submit's errors beside those of package wire.
 const (
 	CodeUnknownSession = "unknown_session"
+	CodeLostSession    = "lost_session"
 	CodeEndedSession   = "ended_session"
 	CodeForeignSession = "foreign_session"
 	CodeBadSignature   = "bad_signature"
@@ -123,6 +124,7 @@ type Broker struct {
 	// mu guards the fields below.
 	mu       sync.Mutex
 	sessions map[string]*session
+	adopted  map[string]bool   // sandboxes of a coordinator that was killed
 	ended    map[string]string // session id to the sandbox it was of
 	order    []string          // of ended, oldest first
 	requests map[string]*Request
@@ -137,7 +139,7 @@ func New(o Options) *Broker {
 		o.Now = time.Now
 	}
 	return &Broker{
-		opts: o, sessions: map[string]*session{}, ended: map[string]string{}, requests: map[string]*Request{},
+		opts: o, sessions: map[string]*session{}, adopted: map[string]bool{}, ended: map[string]string{}, requests: map[string]*Request{},
 		desks: map[*desk]struct{}{}, owned: map[string]int{},
 	}
 }
@@ -165,6 +167,14 @@ func (b *Broker) Begin(s Session, r Rules) error {
 	return nil
 }
 
+// Adopt tells that a sandbox had another coordinator, whose sessions are not known
+// here.
+func (b *Broker) Adopt(sandbox string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.adopted[sandbox] = true
+}
+
 // End ends a session, and what waits in it. An unknown one is no error.
 func (b *Broker) End(id string) {
 	b.mu.Lock()
@@ -178,6 +188,7 @@ func (b *Broker) End(id string) {
 func (b *Broker) EndSandbox(sandbox string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	delete(b.adopted, sandbox)
 	for _, s := range b.sessions {
 		if s.Sandbox == sandbox {
 			b.endSession(s)
@@ -299,6 +310,9 @@ func (b *Broker) check(sandbox string, req *escalate.Request) (*session, error) 
 		// Of another sandbox's sessions nothing is told.
 		if of, ok := b.ended[req.SessionID]; ok && of == sandbox {
 			return nil, refuse(CodeEndedSession, "session %s has ended", req.SessionID)
+		}
+		if b.adopted[sandbox] {
+			return nil, refuse(CodeLostSession, "session %s is not known to the new coordinator, as the one before it was killed: start a new exec", req.SessionID)
 		}
 		return nil, refuse(CodeUnknownSession, "session %s is not known", req.SessionID)
 	}

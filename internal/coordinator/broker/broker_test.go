@@ -273,6 +273,11 @@ func TestRefused(t *testing.T) {
 	altered.Command = "rm"
 	foreign := ended
 	foreign.id = c.id
+	p.b.Adopt("taken over")
+	later := p.session("taken over", false, time.Minute)
+	p.b.End(later.id)
+	p.b.Adopt("taken over, and gone")
+	p.b.EndSandbox("taken over, and gone")
 	otherProfile := &escalate.Request{RequestID: uuid.NewString(), SessionID: c.id, Profile: "other", Command: "x"}
 	otherProfile.Sign(c.key)
 	tests := []struct {
@@ -286,6 +291,10 @@ func TestRefused(t *testing.T) {
 		{"ended", "box", ended.request("x"), CodeEndedSession},
 		{"ended, over another sandbox's socket", "other", ended.request("x"), CodeUnknownSession},
 		{"unknown", "box", client{uuid.NewString(), c.key}.request("x"), CodeUnknownSession},
+		{"from before a coordinator was killed", "taken over", client{uuid.NewString(), c.key}.request("x"), CodeLostSession},
+		{"ended after that", "taken over", later.request("x"), CodeEndedSession},
+		{"another sandbox's, after that", "taken over", c.request("x"), CodeForeignSession},
+		{"unknown, the sandbox is gone", "taken over, and gone", client{uuid.NewString(), c.key}.request("x"), CodeUnknownSession},
 		{"of another sandbox", "other", c.request("x"), CodeForeignSession},
 		{"another profile", "box", otherProfile, wire.CodeBadRequest},
 	}
