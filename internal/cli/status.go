@@ -166,6 +166,12 @@ func printStatus(w io.Writer, v statusView, now time.Time) error {
 			}
 			p.printf("  session      %.8s  %s%s for %s%s%s\n", s.ID, s.Kind, where, now.Sub(s.Since).Round(time.Second), terminal, pidText(s.PID))
 		}
+		if d.Waiting > 0 {
+			p.printf("  requests     %d waiting for an answer\n", d.Waiting)
+		}
+		if len(d.Desks) > 0 {
+			p.printf("  desks        %s\n", desksText(d.Desks))
+		}
 	}
 	for _, b := range v.Problems {
 		what := "no answer at"
@@ -175,6 +181,19 @@ func printStatus(w io.Writer, v statusView, now time.Time) error {
 		p.printf("%s %s: %s\n", what, config.Printable(b.Socket), config.Printable(b.Error))
 	}
 	return p.err
+}
+
+// desksText lists who answers requests, such as "console, run of 0123abcd".
+func desksText(desks []wire.DeskStatus) string {
+	words := make([]string, 0, len(desks))
+	for _, d := range desks {
+		w := d.Kind
+		if d.Session != "" {
+			w = fmt.Sprintf("%s of %.8s", d.Kind, d.Session)
+		}
+		words = append(words, w)
+	}
+	return config.Printable(strings.Join(words, ", "))
 }
 
 func pidText(pid int) string {

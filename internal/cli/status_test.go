@@ -19,6 +19,9 @@ func TestPrintStatus(t *testing.T) {
 				{ID: "11111111-aaaa", Kind: "exec", ContainerID: "c0ffee", PID: 9, Since: now.Add(-2 * time.Second), Terminal: true},
 				{ID: "22222222-aaaa", Kind: "run", PID: 10, Since: now.Add(-3 * time.Second)},
 			},
+			Waiting: 2, Desks: []wire.DeskStatus{{Kind: wire.DeskConsole}, {Kind: wire.DeskRun, Session: "22222222-aaaa"}},
+		}, {
+			Domain: domain.Anchor{Hash: "ba9876543210", Profile: "default", Workspace: "/v"}, Started: now,
 		}},
 		Problems: []problem{{Socket: "/s1", Stale: true, Error: "gone"}, {Socket: "/s2", Error: "silent"}},
 	}
@@ -29,11 +32,15 @@ func TestPrintStatus(t *testing.T) {
 	for _, want := range []string{
 		"domain 0123456789ab  profile default  /w\n", "coordinator  pid 7, up 1m0s", "container    c0ffee  attached for 1s, pid 8\n",
 		"  session      11111111  exec in c0ffee for 2s, terminal, pid 9\n", "  session      22222222  run for 3s, pid 10\n",
+		"  requests     2 waiting for an answer\n  desks        console, run of 22222222\n",
 		"stale /s1: gone\n", "no answer at /s2: silent\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, &out)
 		}
+	}
+	if _, quiet, _ := strings.Cut(out.String(), "ba9876543210"); strings.Contains(quiet, "waiting") || strings.Contains(quiet, "desks") {
+		t.Errorf("a domain without requests or desks:\n%s", quiet)
 	}
 	if strings.Contains(out.String(), "\x1b") {
 		t.Errorf("a note acts upon the terminal:\n%q", out.String())
