@@ -255,7 +255,7 @@ func TestTerminalsSession(t *testing.T) {
 	console.reply(wire.DeskReply{Type: wire.ReplyApprove, ID: ask.ID})
 	console.next(wire.EventGone)
 	_ = own.conn.Close()
-	<-own.done // how it ended is no matter
+	_ = <-own.done // how it ended is no matter
 	console.quiet()
 	if p.b.Waiting() != 1 {
 		t.Error("the request does not wait")
