@@ -142,7 +142,7 @@ func finish(parent string, cmd *cli.Command) {
 		case act == nil && c.Args().Present():
 			return unknownCommand(name, first, cmd.Subcommands)
 		case act == nil:
-			return usageError("%s: name a command: %s", name, strings.Join(visibleNames(cmd.Subcommands), ", "))
+			return usageError("%s needs a command: %s", name, strings.Join(visibleNames(cmd.Subcommands), ", "))
 		case cmd.ArgsUsage == "" && c.Args().Present():
 			if len(cmd.Subcommands) > 0 {
 				return unknownCommand(name, first, cmd.Subcommands)

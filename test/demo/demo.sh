@@ -34,8 +34,9 @@ user() {
 cleanup() {
 	local status=$?
 	user podman rm -fa -t 0 >/dev/null 2>&1 || true
-	user podman system migrate >/dev/null 2>&1 || true
 	user podman unshare rm -rf "$dir/.local" "$dir/project" >/dev/null 2>&1 || true
+	# Ends the process that holds the user's namespaces, which the line above began.
+	user podman system migrate >/dev/null 2>&1 || true
 	rm -rf "$dir" "$run" 2>/dev/null || true
 	((status == 0)) || printf '\nThe demo failed.\n' >&2
 }
@@ -128,7 +129,7 @@ show "podman run … tool"
 out=$(sandbox "$IMAGE" tool) || fail "the tool is gone"
 printf '%s\n' "$out" | sed 's/^/  /'
 [[ $out == "the tool runs" ]] || fail "the tool is another"
-show "lazaret state diff"
+show "lazaret state diff -w \$PROJECT"
 out=$(user lazaret state diff -w "$dir/project")
 printf '%s\n' "$out" | sed 's/^/  /'
 grep -q /usr/local/bin/tool <<<"$out" && grep -q /etc/profile <<<"$out" || fail "the changes are not told"

@@ -67,7 +67,7 @@ func TestNothingLeaksIntoTheSandbox(t *testing.T) {
 
 		// What the sandbox sees of Lazaret.
 		sh := func(script string) harness.Result { return w.rt("exec", id, "sh", "-c", script) }
-		if got := sh("ls -a /run/lazaret").OK(t); strings.TrimPrefix(got, ".\n..\n") != "bin\nescalate\nguard\nsbin\nterminfo" {
+		if got := sh("ls -a /run/lazaret").OK(t); strings.TrimPrefix(got, ".\n..\n") != "bin\ncerts\nescalate\nescalate.sock\nguard\nsbin\nsocket\nterminfo" {
 			t.Errorf("/run/lazaret holds %q", got)
 		}
 		if got := sh("cd /run/lazaret && ls bin guard sbin").OK(t); got != "bin:\ngit\n\nguard:\nrefusals\n\nsbin:\nlazaret-escalate" {
@@ -77,13 +77,14 @@ func TestNothingLeaksIntoTheSandbox(t *testing.T) {
 		for _, try := range []string{
 			"echo x >/run/lazaret/x", "rm /run/lazaret/escalate", "mv /run/lazaret/escalate /tmp/", "echo x >/run/lazaret/escalate",
 			"echo x >/usr/local/bin/lazaret-escalate", "rm /usr/local/bin/lazaret-escalate", "mkdir /run/lazaret/terminfo/z",
+			"rm /run/lazaret/socket/escalate.sock", "rm /run/lazaret/escalate.sock", "echo x >/run/lazaret/certs/client.pem", "touch /run/lazaret/certs/x", "touch /run/lazaret/socket/x",
 		} {
 			if r := sh(try); r.Code == 0 {
 				t.Errorf("the sandbox may %s", try)
 			}
 		}
-		// Every socket of the file tree; exit 1 where grep finds none.
-		if got := sh("find / -type s 2>/dev/null").Stdout; got != "" {
+		// Every socket of the file tree.
+		if got := sh("find / -type s 2>/dev/null").Stdout; got != "/run/lazaret/socket/escalate.sock\n" {
 			t.Errorf("sockets in the sandbox: %s", got)
 		}
 		if got := sh("env").OK(t); strings.Contains(got, w.Home) || strings.Contains(got, "XDG_") || !strings.Contains(got, "LAZARET_SESSION_ID=") {
