@@ -138,8 +138,17 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	}
 	record := broker.OpenLog(spec.Domain.Root)
 	defer record.Close()
-	c.broker = broker.New(broker.Options{Domain: spec.Domain, Log: log, Record: record.Record})
+	alerts := make(chan struct{}, 1)
+	c.broker = broker.New(broker.Options{Domain: spec.Domain, Log: log, Record: record.Record, Alert: func() {
+		select {
+		case alerts <- struct{}{}:
+		default: // will be looked at
+		}
+	}})
 	defer c.broker.Close()
+	alerting, endAlerts := context.WithCancel(ctx)
+	defer endAlerts()
+	go (&alerter{log: log, unattended: c.broker.Unattended, notify: c.notify}).run(alerting, alerts)
 	c.adopt(ctx)
 	if err := network.Clean(ctx, c.networkDir(), log); err != nil {
 		log.Error("remove a killed coordinator's network", "error", err)

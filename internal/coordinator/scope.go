@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -52,20 +53,29 @@ type auxUnit struct {
 	Properties []property
 }
 
-func startScope(ctx context.Context, address string, uid int, name string, pid int) error {
+// dialBus connects to the bus at address as uid, until ctx ends.
+func dialBus(ctx context.Context, address string, uid int) (*dbus.Conn, error) {
 	conn, err := dbus.Dial(address, dbus.WithContext(ctx))
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", address, err)
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
-	defer func() { _ = conn.Close() }() // nothing is in flight
 	// The bus compares with the uid that the kernel tells it: the real one, not
 	// the 0 that we are in the engine's user namespace.
 	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(uid))}); err != nil {
-		return fmt.Errorf("authenticate at %s: %w", address, err)
+		return nil, errors.Join(fmt.Errorf("authenticate at %s: %w", address, err), conn.Close())
 	}
 	if err := conn.Hello(); err != nil {
-		return fmt.Errorf("greet %s: %w", address, err)
+		return nil, errors.Join(fmt.Errorf("greet %s: %w", address, err), conn.Close())
 	}
+	return conn, nil
+}
+
+func startScope(ctx context.Context, address string, uid int, name string, pid int) error {
+	conn, err := dialBus(ctx, address, uid)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // nothing is in flight
 	props := []property{
 		{"Description", dbus.MakeVariant("Lazaret domain in use")},
 		{"PIDs", dbus.MakeVariant([]uint32{uint32(pid)})}, //nolint:gosec // a pid is positive and small

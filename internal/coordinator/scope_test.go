@@ -1,11 +1,8 @@
 package coordinator
 
 import (
-	"bufio"
 	"context"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,15 +21,7 @@ func (m *manager) StartTransientUnit(name, mode string, props []property, aux []
 func TestStartScope(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	bus := exec.CommandContext(ctx, "dbus-daemon", "--session", "--nofork", "--print-address")
-	out, err := bus.StdoutPipe()
-	must(t, err)
-	must(t, bus.Start())
-	defer end(bus)
-	address, err := bufio.NewReader(out).ReadString('\n')
-	must(t, err)
-	address = strings.TrimSpace(address)
-
+	address := privateBus(ctx, t)
 	conn, err := dbus.Connect(address)
 	must(t, err)
 	defer func() { _ = conn.Close() }()

@@ -58,9 +58,9 @@ type Options struct {
 	// Record keeps an entry for good before done is called, with nil, or with why it
 	// could not. It does not block, and calls done later.
 	Record func(e *Entry, done func(error))
-	// Alert tells a person that a request waits and no desk is there. It does not
-	// block; nil for none.
-	Alert func(wire.Ask)
+	// Alert tells that a request waits, and no person's desk is there that could
+	// answer it. It does not block; nil for none.
+	Alert func()
 	Now   func() time.Time // nil for the machine's clock
 }
 
@@ -266,20 +266,34 @@ func (b *Broker) Submit(sandbox string, req *escalate.Request) (*Request, error)
 	b.requests[req.RequestID] = r
 	s.pending++
 	r.timer = time.AfterFunc(s.rules.Timeout, func() { b.expire(r) })
-	asked := false
 	for d := range b.desks {
 		if d.serves(s) {
-			asked = true
 			b.show(d, r)
 		}
 	}
-	if !asked {
+	if !b.attended(r) {
 		r.tell(nobody(s))
 		if b.opts.Alert != nil {
-			b.opts.Alert(r.ask)
+			b.opts.Alert()
 		}
 	}
 	return r, nil
+}
+
+// Unattended is the oldest request that waits for a console which is not there,
+// and how many there are.
+func (b *Broker) Unattended() (oldest wire.Ask, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.requests {
+		if r.phase != waiting || r.ses.Owned || b.attended(r) {
+			continue
+		}
+		if n++; n == 1 || r.ask.Received.Before(oldest.Received) {
+			oldest = r.ask
+		}
+	}
+	return oldest, n
 }
 
 func nobody(s *session) string {

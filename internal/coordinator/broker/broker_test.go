@@ -255,7 +255,9 @@ func TestTerminalsSession(t *testing.T) {
 	console.reply(wire.DeskReply{Type: wire.ReplyApprove, ID: ask.ID})
 	console.next(wire.EventGone)
 	_ = own.conn.Close()
-	_ = <-own.done // how it ended is no matter
+	if err := <-own.done; err != nil {
+		p.Logf("the terminal's desk ended: %v", err)
+	}
 	console.quiet()
 	if p.b.Waiting() != 1 {
 		t.Error("the request does not wait")
@@ -305,6 +307,33 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A person is called when no desk of a person's is there that could answer.
+func TestAlert(t *testing.T) {
+	p := newPlace(t)
+	alerts := 0
+	p.b.opts.Alert = func() { alerts++ }
+	open, owned := p.session("box", false, time.Minute), p.session("box", true, time.Minute)
+	unattended := func(alerted, n int, oldest string) {
+		t.Helper()
+		if ask, got := p.b.Unattended(); alerts != alerted || got != n || ask.Command != oldest {
+			t.Errorf("%d alerts, %d unattended, oldest %q; want %d, %d, %q", alerts, got, ask.Command, alerted, n, oldest)
+		}
+	}
+	q := p.submit("box", open.request("first"))
+	p.submit("box", open.request("second"))
+	unattended(2, 2, "first")
+	p.desk(wire.DeskHeadless, "")
+	p.submit("box", open.request("third"))
+	unattended(3, 3, "first")
+	p.submit("box", owned.request("its terminal's"))
+	unattended(4, 3, "first")
+	p.b.Cancel(q)
+	unattended(4, 2, "second")
+	p.desk(wire.DeskConsole, "")
+	p.submit("box", open.request("fourth"))
+	unattended(4, 0, "")
 }
 
 func TestBounds(t *testing.T) {

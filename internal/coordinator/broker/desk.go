@@ -130,10 +130,10 @@ func (b *Broker) leave(d *desk) {
 	d.out = nil
 }
 
-// attended needs b.mu.
+// attended reports whether a person's desk is there for r. It needs b.mu.
 func (b *Broker) attended(r *Request) bool {
 	for d := range b.desks {
-		if d.serves(r.ses) {
+		if d.kind != wire.DeskHeadless && d.serves(r.ses) {
 			return true
 		}
 	}
