@@ -33,7 +33,7 @@ func Run(ctx context.Context, h *Hub, s Screen) error {
 	defer cancel()
 	m := &model{
 		desks: h, now: time.Now, color: s.Color,
-		open: map[string]bool{}, problems: map[string]string{},
+		open: map[string]bool{}, problems: map[string]string{}, guards: map[string]*Guard{},
 		stop: func(sandbox string) error { return StopSandbox(context.WithoutCancel(ctx), sandbox) },
 	}
 	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(s.In), tea.WithOutput(s.Out), tea.WithEnvironment(s.Env))

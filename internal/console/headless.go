@@ -17,6 +17,8 @@ func Headless(ctx context.Context, h *Hub, log *slog.Logger) error {
 		switch {
 		case u.Problem != "":
 			log.Warn("a coordinator has no desk for us", "socket", u.Socket, "error", u.Problem)
+		case u.Guard != nil && u.Guard.Warning() != "":
+			log.Warn("a domain's guard", "profile", u.Guard.Of.Profile, "workspace", u.Guard.Of.Workspace, "state", u.Guard.Warning())
 		case u.Event == nil:
 			log.Debug("domain", "socket", u.Socket, "open", u.Open)
 		default:

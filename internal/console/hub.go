@@ -13,6 +13,7 @@ import (
 	"github.com/lazaret-dev/lazaret/escalate/desk"
 	"github.com/lazaret-dev/lazaret/escalate/hostrun"
 	"github.com/lazaret-dev/lazaret/escalate/policy"
+	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
@@ -21,6 +22,10 @@ const (
 	scanTime = 500 * time.Millisecond
 	// retryTime is how long a coordinator is left alone that has refused a desk.
 	retryTime = 5 * time.Second
+	// statusTime is how often a domain is asked for its status, and statusWait how
+	// long it may take to answer.
+	statusTime = 2 * time.Second
+	statusWait = 3 * time.Second
 )
 
 // Options say where a Hub looks and what runs commands.
@@ -41,6 +46,25 @@ type Update struct {
 	Socket  string      // a domain that has come or gone, or whose desk is refused
 	Open    bool        // its desk is open
 	Problem string      // why it is not, though somebody is there; for people
+	Guard   *Guard      // nil where it has not changed
+}
+
+// Guard is what has become of a domain's guard.
+type Guard struct {
+	Dead bool // it ended under living sandboxes
+	Cut  bool // it has no .git any more
+	Of   domain.Anchor
+}
+
+// Warning says in a few words of ours what is wrong with the guard, or "".
+func (g *Guard) Warning() string {
+	switch {
+	case g.Dead:
+		return "guard dead, end its sandboxes"
+	case g.Cut:
+		return "cut off from git"
+	}
+	return ""
 }
 
 // Hub keeps a desk open at each live domain.
@@ -126,6 +150,9 @@ func (h *Hub) follow(ctx context.Context, socket string) {
 	}
 	h.set(socket, d)
 	h.send(ctx, Update{Socket: socket, Open: true})
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { h.watchGuard(watching, socket) })
 	for {
 		e, err := d.Next(ctx)
 		if err != nil {
@@ -133,9 +160,54 @@ func (h *Hub) follow(ctx context.Context, socket string) {
 		}
 		h.send(ctx, Update{Event: &e, Key: Key{socket, e.ID}, Socket: socket, Open: true})
 	}
+	stop()
+	watch.Wait()
 	h.set(socket, nil)
 	_ = d.Close() // what ran has ended; there is no more to say
 	h.send(ctx, Update{Socket: socket})
+}
+
+// watchGuard tells what becomes of the domain's guard, until ctx ends.
+func (h *Hub) watchGuard(ctx context.Context, socket string) {
+	var last Guard
+	tick := time.NewTicker(statusTime)
+	defer tick.Stop()
+	for {
+		status := make(chan *wire.Status, 1)
+		go func() { status <- askStatus(socket) }()
+		select {
+		case <-ctx.Done():
+			return
+		case st := <-status:
+			if st == nil {
+				break // its desk's end tells
+			}
+			g := Guard{Of: st.Domain, Dead: st.Guard.State == wire.GuardDead, Cut: st.Guard.Cut}
+			if g.Warning() != last.Warning() {
+				h.send(ctx, Update{Socket: socket, Open: true, Guard: &g})
+			}
+			last = g
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// askStatus is nil where nobody answers.
+func askStatus(socket string) *wire.Status {
+	conn, err := wire.Dial(socket, statusWait)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = conn.Close() }() // only read
+	var st wire.Status
+	if err := conn.Call(wire.PathStatus, nil, &st, statusWait); err != nil {
+		return nil
+	}
+	return &st
 }
 
 // open does not wait past ctx for a coordinator that does not answer.

@@ -180,6 +180,34 @@ func TestHubAndCoordinatorsInTrouble(t *testing.T) {
 	}
 }
 
+// What becomes of a domain's guard is told once.
+func TestHubFollowsGuards(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, wire.DeskConsole)
+	c := p.coordinator(t, "one")
+	p.run(t)
+	if u := p.next(t); !u.Open || u.Guard != nil {
+		t.Fatalf("got %+v", u)
+	}
+	for _, tt := range []struct {
+		guard   wire.Guard
+		warning string
+	}{
+		{wire.Guard{State: wire.GuardServing, Cut: true}, "cut off from git"},
+		{wire.Guard{State: wire.GuardDead}, "guard dead"},
+		{wire.Guard{State: wire.GuardServing}, ""},
+	} {
+		c.SetGuard(tt.guard)
+		u := p.next(t)
+		if !u.Open || u.Socket != c.Socket || u.Guard == nil || u.Guard.Of.Workspace != c.Domain.Workspace {
+			t.Fatalf("got %+v", u)
+		}
+		if got := u.Guard.Warning(); (got == "") != (tt.warning == "") || !strings.Contains(got, tt.warning) {
+			t.Errorf("%+v: %q, want %q", tt.guard, got, tt.warning)
+		}
+	}
+}
+
 func TestHubWithoutItsDirectory(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, wire.DeskConsole)

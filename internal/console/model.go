@@ -68,6 +68,7 @@ type model struct {
 	filtering     bool
 	open          map[string]bool   // domains, by socket
 	problems      map[string]string // of domains, by socket
+	guards        map[string]*Guard // those that something is wrong with, by socket
 	note          string            // the last thing that went wrong
 	prompt        *prompt.Model     // of the selected request
 	details       *pager
@@ -212,6 +213,22 @@ func (m *model) openRequest(r *request) {
 		Ask: r.ask, View: r.view, Width: m.width, Height: m.height, Now: m.now(),
 		Inspect: func(command string) *policy.View { return m.desks.View(r.ask, command) },
 	})
+	m.count()
+}
+
+// count tells an open prompt how many requests of its session wait now.
+func (m *model) count() {
+	shown := m.find(m.selected)
+	if m.prompt == nil || shown == nil {
+		return
+	}
+	n, dropped := 0, 0
+	for _, r := range m.requests { // in the order in which they came
+		if r.key.Socket == shown.key.Socket && r.ask.Session == shown.ask.Session && r.state == waiting {
+			n, dropped = n+1, r.ask.Dropped
+		}
+	}
+	m.prompt.SetWaiting(n, dropped)
 }
 
 // answer passes the prompt's answer on, if there is one.
@@ -259,15 +276,23 @@ func (m *model) take(u *Update) tea.Cmd {
 		m.open[u.Socket] = true
 	} else {
 		delete(m.open, u.Socket)
+		delete(m.guards, u.Socket)
 		for _, r := range m.requests {
 			if r.key.Socket == u.Socket && r.state != ended {
 				m.end(r, "domain ended")
 			}
 		}
 	}
+	if u.Guard != nil {
+		delete(m.guards, u.Socket)
+		if u.Guard.Warning() != "" {
+			m.guards[u.Socket] = u.Guard
+		}
+	}
 	if u.Event == nil {
 		return nil
 	}
+	defer m.count() // when the event has been taken in
 	e := u.Event
 	r := m.find(u.Key)
 	if r == nil {

@@ -39,7 +39,7 @@ type person struct {
 func newPerson(t *testing.T, width, height int) *person {
 	p := &person{t: t, clock: began}
 	p.model = &model{
-		desks: p, now: func() time.Time { return p.clock }, open: map[string]bool{}, problems: map[string]string{},
+		desks: p, now: func() time.Time { return p.clock }, open: map[string]bool{}, problems: map[string]string{}, guards: map[string]*Guard{},
 		stop: func(sandbox string) error { p.did = append(p.did, "stop "+sandbox); return p.fail },
 	}
 	p.tell(tea.WindowSizeMsg{Width: width, Height: height})
@@ -225,6 +225,17 @@ func TestScreens(t *testing.T) {
 		p.golden(name("details"))
 		p.keys("esc")
 		p.golden(name("problem"))
+		p.tell(updateMsg{Socket: "a", Open: true, Guard: &Guard{Cut: true, Of: domain.Anchor{Profile: "dev", Workspace: "/home/u/pro\x1b[2Jject"}}})
+		p.golden(name("cut"))
+		p.tell(updateMsg{Socket: "b", Open: true, Guard: &Guard{Dead: true, Cut: true, Of: domain.Anchor{Profile: "dev", Workspace: "/home/u/other"}}})
+		p.golden(name("guards"))
+		p.tell(updateMsg{Socket: "a", Open: true, Guard: &Guard{Of: domain.Anchor{Profile: "dev", Workspace: "/home/u/project"}}})
+		p.golden(name("dead"))
+		p.fits()
+		p.tell(updateMsg{Socket: "b"})
+		if len(p.guards) > 0 {
+			t.Error("the guard of a domain that has ended is told still")
+		}
 	}
 }
 
@@ -356,6 +367,41 @@ func TestTheShownRequestGoes(t *testing.T) {
 	if got := strings.Join(p.did, ","); got != "approve 1 aws sts false" {
 		t.Errorf("did %q", got)
 	}
+}
+
+// An open prompt counts what waits of its session, as it comes and goes.
+func TestCounts(t *testing.T) {
+	p := newPerson(t, 80, 30)
+	p.event("a", &desk.Event{Type: desk.Asked, Ask: ask("1", "dev", "aws sts")})
+	p.press("enter")
+	title := func(want string) {
+		t.Helper()
+		if got, _, _ := strings.Cut(p.screen(), "\n"); strings.TrimSpace(got) != strings.TrimSpace("Lazaret: may this run on the host?  "+want) {
+			t.Errorf("title %q, want %q", got, want)
+		}
+	}
+	title("")
+	for _, id := range []string{"2", "3"} {
+		p.event("a", &desk.Event{Type: desk.Asked, Ask: ask(id, "dev", "date")})
+	}
+	other := ask("5", "dev", "date")
+	other.Session = "another"
+	p.event("a", &desk.Event{Type: desk.Asked, Ask: other})
+	p.event("b", &desk.Event{Type: desk.Asked, Ask: ask("4", "dev", "date")}) // the same session's name
+	title("1 of 3")
+	flood := ask("6", "dev", "date")
+	flood.Dropped = 7
+	p.event("a", &desk.Event{Type: desk.Asked, Ask: flood})
+	title("1 of 4")
+	if !strings.Contains(p.screen(), "7 more") {
+		t.Errorf("what was refused is not counted:\n%s", p.screen())
+	}
+	for _, id := range []string{"2", "3", "6"} {
+		p.event("a", &desk.Event{Type: desk.Gone, Ask: ask(id, "dev", "date"), Why: "left"})
+	}
+	title("")
+	p.keys("esc", "enter")
+	title("")
 }
 
 func TestFailures(t *testing.T) {

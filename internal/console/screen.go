@@ -2,6 +2,8 @@ package console
 
 import (
 	"fmt"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +47,8 @@ func (m *model) frame() []prompt.Line {
 	}
 	rows := m.listRows()
 	list := m.shown()
-	out := []prompt.Line{m.title()}
+	out := append([]prompt.Line{m.title()}, m.warning()...)
+	head := len(out)
 	if len(list) == 0 {
 		for _, s := range m.nothing() {
 			out = append(out, prompt.Line{{Text: fit(" "+s, m.cols()), Style: prompt.Faint}})
@@ -57,10 +60,10 @@ func (m *model) frame() []prompt.Line {
 	for i := from; i < len(list) && (i-from+1)*each <= rows; i++ {
 		out = append(out, m.row(list[i], i == at && len(list) > 0)...)
 	}
-	for len(out) < 1+rows {
+	for len(out) < head+rows {
 		out = append(out, nil)
 	}
-	out = append(out[:min(len(out), 1+rows)], m.footer()...)
+	out = append(out[:min(len(out), head+rows)], m.footer()...)
 	return out[:min(len(out), m.height)]
 }
 
@@ -73,7 +76,21 @@ func (m *model) rowHeight() int {
 	return 1
 }
 
-func (m *model) listRows() int { return max(1, m.height-1-len(m.footer())) }
+func (m *model) listRows() int { return max(1, m.height-1-len(m.warning())-len(m.footer())) }
+
+// warning is a line on a guard that something is wrong with, or none.
+func (m *model) warning() []prompt.Line {
+	if len(m.guards) == 0 {
+		return nil
+	}
+	g := m.guards[slices.Min(slices.Collect(maps.Keys(m.guards)))]
+	more := ""
+	if n := len(m.guards) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more)", n)
+	}
+	s := fmt.Sprintf(" %s%s: %s, %s", g.Warning(), more, prompt.Inert(filepath.Base(g.Of.Workspace)), prompt.Inert(g.Of.Profile))
+	return []prompt.Line{{{Text: fit(s, m.cols()), Style: prompt.Mark}}}
+}
 
 func (m *model) title() prompt.Line {
 	n := 0

@@ -30,6 +30,7 @@ type Coordinator struct {
 	mu      sync.Mutex
 	desks   map[net.Conn]wire.DeskRequest
 	waiting []wire.Ask
+	guard   wire.Guard
 	replies chan wire.DeskReply
 }
 
@@ -47,12 +48,21 @@ func Start(t *testing.T, dir string, anchor domain.Anchor) *Coordinator {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathDesk, c.serveDesk)
 	mux.HandleFunc("GET "+wire.PathStatus, func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(wire.Status{Version: wire.Version, Domain: c.Domain})
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_ = json.NewEncoder(w).Encode(wire.Status{Version: wire.Version, Domain: c.Domain, Guard: c.guard})
 	})
 	c.srv = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { _ = c.srv.Serve(l) }()
 	t.Cleanup(c.Stop)
 	return c
+}
+
+// SetGuard has its status tell of a guard.
+func (c *Coordinator) SetGuard(g wire.Guard) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.guard = g
 }
 
 // Anchor is one of a domain whose workspace is a directory below dir.
