@@ -38,7 +38,7 @@ func TestReadHello(t *testing.T) {
 	}{
 		{"a name", named, "example.com", nil},
 		{"more behind it", append(bytes.Clone(named), "early data"...), "example.com", nil},
-		{"none", hello(t, &tls.Config{InsecureSkipVerify: true}), "", errNoSNI}, //nolint:gosec // only its first message is looked at
+		{"none", hello(t, &tls.Config{InsecureSkipVerify: true}), "", errNoSNI},                                //nolint:gosec // only its first message is looked at
 		{"an address", hello(t, &tls.Config{ServerName: "192.0.2.1", InsecureSkipVerify: true}), "", errNoSNI}, //nolint:gosec // only its first message is looked at
 		{"HTTP", []byte("GET / HTTP/1.1\r\n\r\n"), "", errNoTLS},
 		{"nothing", nil, "", errNoTLS},
