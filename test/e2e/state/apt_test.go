@@ -59,7 +59,7 @@ func TestKilledInTheMiddleOfAnInstall(t *testing.T) {
 			run := func(script string) harness.Result { return h.Lazaret(ws, harness.Debian, "bash", "-ec", script) }
 			run("apt-get -qq update; " + install + "jq; apt-get -qq -y --no-install-recommends --download-only install vim-runtime").OK(t)
 			h.Detached(ws, "box", harness.Debian, "bash", "-c", install+"vim-runtime; sleep 600")
-			h.Eventually("files are unpacked", time.Minute, func() bool {
+			h.Eventually("files are unpacked", 4*time.Minute, func() bool {
 				return h.Podman("exec", "box", "sh", "-c", "test $(ls -a /usr/share/vim/vim*/syntax | wc -l) -gt 50").Code == 0
 			})
 			h.KillEverything()
