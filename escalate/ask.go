@@ -32,7 +32,7 @@ const NewsHeader = "Lazaret-News"
 
 // What an interim answer tells.
 const (
-	NewsNobody  = "nobody"  // no desk is there
+	NewsNobody  = "nobody"  // no person's desk is there
 	NewsAway    = "away"    // the terminal that owns the session is not there
 	NewsAsked   = "asked"   // a person has the request
 	NewsRunning = "running" // approved, and recorded
