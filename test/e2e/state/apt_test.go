@@ -53,6 +53,7 @@ func TestKilledInTheMiddleOfAnInstall(t *testing.T) {
 	}
 	for name, opts := range drivers {
 		t.Run(name, func(t *testing.T) {
+			opts.KeepMess = true // what podman gave up on is nobody's to delete
 			h := harness.New(t, opts)
 			ws := h.Workspace()
 			const install = "export DEBIAN_FRONTEND=noninteractive; apt-get -qq -y --no-install-recommends install "
@@ -63,7 +64,7 @@ func TestKilledInTheMiddleOfAnInstall(t *testing.T) {
 				return h.Podman("exec", "box", "sh", "-c", "test $(ls -a /usr/share/vim/vim*/syntax | wc -l) -gt 50").Code == 0
 			})
 			h.KillEverything()
-			h.Podman("rm", "-f", "-t", "0", "box") // podman may have lost more than the container
+			h.Podman("rm", "-f", "-t", "0", "box") // whose conmon was killed: podman 4.3 may give up on it
 			whole := `test "$(echo '{"a":1}' | jq .a)" = 1; dpkg -V jq libjq1`
 			run(whole + `; test "$(dpkg-query -W -f '${db:Status-Status}' vim-runtime)" != installed`).OK(t)
 			run("dpkg --configure -a || :; " + install + "-f vim-runtime; apt-get -qq check; dpkg --audit; dpkg -V vim-runtime; " + whole).OK(t)
