@@ -51,14 +51,15 @@ func Public(key ed25519.PrivateKey) ed25519.PublicKey {
 	return ed25519.PublicKey(key[ed25519.PrivateKeySize-ed25519.PublicKeySize:])
 }
 
-// Encode is the private half as text.
+// Encode is the private half as text, without the padding that programs which split
+// variables at each "=" would lose.
 func Encode(key ed25519.PrivateKey) string {
-	return base64.StdEncoding.EncodeToString(key.Seed())
+	return base64.RawStdEncoding.EncodeToString(key.Seed())
 }
 
 // Parse reads what Encode wrote.
 func Parse(text string) (ed25519.PrivateKey, error) {
-	seed, err := base64.StdEncoding.Strict().DecodeString(text)
+	seed, err := base64.RawStdEncoding.Strict().DecodeString(text)
 	if err != nil || len(seed) != ed25519.SeedSize {
 		return nil, fmt.Errorf("session anchor is not the base64 of %d bytes", ed25519.SeedSize)
 	}
