@@ -132,7 +132,9 @@ printf '%s\n' "$out" | sed 's/^/  /'
 show "lazaret state diff -w \$PROJECT"
 out=$(user lazaret state diff -w "$dir/project")
 printf '%s\n' "$out" | sed 's/^/  /'
-grep -q /usr/local/bin/tool <<<"$out" && grep -q /etc/profile <<<"$out" || fail "the changes are not told"
+for changed in /usr/local/bin/tool /etc/profile; do
+	grep -q "$changed" <<<"$out" || fail "$changed is not told"
+done
 held "what was installed is kept for this workspace, and the image is as it was"
 
 title "7. What is refused"
