@@ -46,13 +46,18 @@ func TestWhatRunscPassesTheShimPasses(t *testing.T) {
 		t.Skip("the validation programs need runsc and root")
 	}
 	s := newSuite(t)
-	var mu sync.Mutex // guards sum
+	var cgroup sync.Mutex // held by programs of cgroups, which all use one and the same
+	var mu sync.Mutex     // guards sum
 	var sum struct{ programs, bare, shim int }
 	names := s.build(t)
 	t.Run("programs", func(t *testing.T) {
 		for _, name := range names {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
+				if strings.HasPrefix(name, "linux_cgroups") {
+					cgroup.Lock()
+					defer cgroup.Unlock()
+				}
 				var bare, shim outcome
 				var faults []string
 				// Some programs race with the container's end: believe a fault that repeats.

@@ -194,7 +194,7 @@ func wrap(label string, style Style, ps []piece, width int) []Line {
 	if indent > width/2 {
 		indent = 2
 	}
-	room := max(12, width-indent)
+	room := max(4, width-indent)
 	var out []Line
 	var line Line
 	used := 0
