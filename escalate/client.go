@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/lazaret-dev/lazaret/internal/shellword"
 	"github.com/lazaret-dev/lazaret/internal/version"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -288,17 +289,7 @@ func (r *Response) Explain() string {
 func Join(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		quoted[i] = quote(w)
+		quoted[i] = shellword.Quote(w)
 	}
 	return strings.Join(quoted, " ")
-}
-
-func quote(w string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=@%+,", r)
-	}
-	if w != "" && strings.IndexFunc(w, func(r rune) bool { return !plain(r) }) < 0 {
-		return w
-	}
-	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 }

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
+	"github.com/lazaret-dev/lazaret/internal/sessionkey"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
@@ -75,7 +74,7 @@ func DecodeRequest(data []byte) (*Request, error) {
 
 func (r *Request) check() error {
 	for name, id := range map[string]string{"request_id": r.RequestID, "session_id": r.SessionID} {
-		if u, err := uuid.Parse(id); err != nil || u.String() != id {
+		if !sessionkey.ValidID(id) {
 			return fmt.Errorf("%s %.64q is not a UUID in lower case with hyphens", name, id)
 		}
 	}

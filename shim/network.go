@@ -64,7 +64,7 @@ func (s *shim) planNetwork(r *request, networks []string) (*wire.Network, error)
 	}, nil
 }
 
-// through puts the container into the network that the coordinator has made.
+// networkThrough puts the container into the network that the coordinator has made.
 func networkThrough(plan *spec.Plan, p *wire.NetworkPlan) {
 	if p == nil {
 		return

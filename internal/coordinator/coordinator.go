@@ -423,12 +423,7 @@ func (c *Coordinator) makeRunDir() error {
 		return err
 	}
 	for _, d := range []string{c.runDir, filepath.Join(c.runDir, "terminfo"), filepath.Join(c.runDir, "bin"), filepath.Join(c.runDir, "sbin"), filepath.Join(c.runDir, "guard")} {
-		err := os.MkdirAll(d, 0o700)
-		if err == nil {
-			// Any uid of the sandbox reads it; the directory above stays closed.
-			err = os.Chmod(d, 0o755) //nolint:gosec // meant for all of the sandbox
-		}
-		if err != nil {
+		if err := openDir(d); err != nil {
 			return fmt.Errorf("make the domain's runtime directory: %w", err)
 		}
 	}
@@ -443,6 +438,15 @@ func (c *Coordinator) makeRunDir() error {
 		return fmt.Errorf("offer the escalation client on PATH: %w", err)
 	}
 	return nil
+}
+
+// openDir makes a directory that any uid of a sandbox may look into; what is above
+// it keeps other users of the host out.
+func openDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755) //nolint:gosec // meant for all of the sandbox
 }
 
 // adopt counts in the containers of a predecessor that was killed. Those that

@@ -24,9 +24,9 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/atomicfile"
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/coordinator/broker"
-	"github.com/lazaret-dev/lazaret/internal/mountinfo"
 	"github.com/lazaret-dev/lazaret/internal/trust"
 	"github.com/lazaret-dev/lazaret/internal/wire"
+	"github.com/lazaret-dev/lazaret/spec"
 )
 
 const (
@@ -38,7 +38,6 @@ const (
 	// sandboxesName in a domain's runtime directory has a directory for each.
 	sandboxesName = "sandboxes"
 	socketFile    = "escalate.sock"
-	inSandbox     = "/run/lazaret"
 
 	// askTime bounds handshake, header and body of a request each.
 	askTime = 10 * time.Second
@@ -98,8 +97,8 @@ func (c *Coordinator) escalated(ct *container, req *wire.Escalation) (binds []wi
 		return nil, err
 	}
 	return []wire.Bind{
-		{Source: kept.CertsDir, Destination: inSandbox + "/" + certsName, ReadOnly: true},
-		{Source: kept.SocketDir, Destination: inSandbox + "/" + socketName, ReadOnly: true},
+		{Source: kept.CertsDir, Destination: spec.RunPath + "/" + certsName, ReadOnly: true},
+		{Source: kept.SocketDir, Destination: spec.RunPath + "/" + socketName, ReadOnly: true},
 	}, nil
 }
 
@@ -107,24 +106,11 @@ func (c *Coordinator) escalated(ct *container, req *wire.Escalation) (binds []wi
 func (c *Coordinator) offerEscalation() error {
 	for _, name := range []string{certsName, socketName} {
 		if err := openDir(filepath.Join(c.runDir, name)); err != nil {
-			return err
+			return fmt.Errorf("make a place for the escalation socket: %w", err)
 		}
 	}
 	link := filepath.Join(c.runDir, socketFile)
 	if err := os.Symlink(socketName+"/"+socketFile, link); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make a place for the escalation socket: %w", err)
-	}
-	return nil
-}
-
-// openDir makes a directory that any uid of a sandbox may look into; what is above
-// it keeps other users of the host out.
-func openDir(dir string) error {
-	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
-		err = os.Chmod(dir, 0o755) //nolint:gosec // meant for all of the sandbox
-	}
-	if err != nil {
 		return fmt.Errorf("make a place for the escalation socket: %w", err)
 	}
 	return nil
@@ -175,26 +161,8 @@ func keepInMemory(dir string) error {
 
 // removeMemory takes our tmpfs off dir.
 func removeMemory(dir string) error {
-	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	dir = filepath.Join(parent, filepath.Base(dir)) // as the kernel tells it
-	for {
-		m, mounted, err := mountinfo.At(dir)
-		if err != nil || !mounted {
-			return err
-		}
-		if m.FSType != "tmpfs" {
-			return fmt.Errorf("a file system of type %s is mounted at %s, which is Lazaret's: unmount it", m.FSType, dir)
-		}
-		if err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			return fmt.Errorf("unmount %s: %w", dir, err)
-		}
-	}
+	_, err := unmountOurs(dir, "tmpfs")
+	return err
 }
 
 // openEscalation serves ct's socket, in directories that may be there from a
@@ -251,14 +219,17 @@ func (e *escalation) rules() broker.Rules {
 
 func (e *escalation) makeDirs() error {
 	if err := openDir(e.kept.CertsDir); err != nil {
-		return err
+		return fmt.Errorf("make a place for certificates: %w", err)
 	}
 	if d := e.kept.Rules.SocketDir; d != "" {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return fmt.Errorf("make socket_dir: %w", err)
 		}
 	}
-	return openDir(e.kept.SocketDir)
+	if err := openDir(e.kept.SocketDir); err != nil {
+		return fmt.Errorf("make a place for the escalation socket: %w", err)
+	}
+	return nil
 }
 
 func (e *escalation) writeCerts(anchor *trust.Anchor) error {

@@ -374,32 +374,38 @@ func removeDomainDir(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// removeMountpoint takes a guard's mounts, of which one that was killed leaves a
-// dead one, off a directory of ours, and removes that. Anything else that is
-// mounted there is not ours to take away.
-func removeMountpoint(path string) error {
+// unmountOurs takes all mounts of a file system of ours off path, and returns it as
+// the kernel tells it, "" where the directory above it is not there. Anything else
+// that is mounted there is not ours to take away.
+func unmountOurs(path, fstype string) (string, error) {
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return "", nil
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	path = filepath.Join(parent, filepath.Base(path)) // as the kernel tells it
+	path = filepath.Join(parent, filepath.Base(path))
 	for {
 		m, mounted, err := mountinfo.At(path)
-		if err != nil {
-			return err
+		if err != nil || !mounted {
+			return path, err
 		}
-		if !mounted {
-			break
-		}
-		if m.FSType != guardFS {
-			return fmt.Errorf("a file system of type %s is mounted at %s, which is Lazaret's: unmount it", m.FSType, path)
+		if m.FSType != fstype {
+			return "", fmt.Errorf("a file system of type %s is mounted at %s, which is Lazaret's: unmount it", m.FSType, path)
 		}
 		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			return fmt.Errorf("unmount %s: %w", path, err)
+			return "", fmt.Errorf("unmount %s: %w", path, err)
 		}
+	}
+}
+
+// removeMountpoint takes a guard's mounts, of which one that was killed leaves a
+// dead one, off a directory of ours, and removes that.
+func removeMountpoint(path string) error {
+	path, err := unmountOurs(path, guardFS)
+	if err != nil || path == "" {
+		return err
 	}
 	err = unix.Rmdir(path)
 	if errors.Is(err, unix.ENOTDIR) {

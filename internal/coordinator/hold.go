@@ -42,13 +42,7 @@ func (c *Coordinator) serveHold(w http.ResponseWriter, r *http.Request) {
 	}
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err == nil {
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second)) // unix sockets take deadlines
-		_, err = fmt.Fprint(rw, "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
-		if err == nil {
-			err = rw.Flush()
-		}
-		_ = conn.SetDeadline(time.Time{})
-		if err == nil {
+		if err = answerHijacked(conn, rw, nil); err == nil {
 			// A container's end closes it too.
 			ended := make(chan struct{})
 			go func() {

@@ -18,6 +18,7 @@ import (
 	"unicode"
 
 	"github.com/lazaret-dev/lazaret/internal/early"
+	"github.com/lazaret-dev/lazaret/internal/shellword"
 )
 
 // Exit statuses where git was not run.
@@ -147,7 +148,7 @@ func instead(verb string) string {
 func ask(argv []string) string {
 	words := "git"
 	for _, a := range argv[1:] {
-		words += " " + quote(a)
+		words += " " + shellword.Quote(a)
 	}
 	if len(words) > maxCommand || words != inert(words) {
 		words = "git …"
@@ -157,17 +158,6 @@ func ask(argv []string) string {
 
 // maxCommand is the longest command that is repeated, in bytes.
 const maxCommand = 300
-
-// quote makes one word of POSIX's shell of s.
-func quote(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
 
 // inert keeps a name of the agent's from acting upon the terminal.
 func inert(s string) string {

@@ -76,7 +76,7 @@ func (x *Proxy) begin(f *flow) bool {
 	x.mu.Lock()
 	x.conns[f] = true
 	x.mu.Unlock()
-	if p := x.r.Policy(); p == nil || !p.Lookup(f.name).Has(f.port) {
+	if !x.allowed(f.name, f.port) {
 		x.done(f)
 		return false
 	}
@@ -112,10 +112,10 @@ func (x *Proxy) leave(source netip.Addr) {
 func (x *Proxy) dial(ctx context.Context, name string, port uint16) (*net.TCPConn, netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	p := x.r.Policy()
-	if p == nil || !p.Lookup(name).Has(port) {
+	if !x.allowed(name, port) {
 		return nil, netip.Addr{}, errNotAllowed
 	}
+	p := x.r.Policy()
 	addrs, _, err := x.r.Addresses(ctx, name)
 	if err != nil {
 		return nil, netip.Addr{}, err
@@ -147,7 +147,7 @@ func (x *Proxy) ServeTLS(ctx context.Context, ln net.Listener) error {
 				return nil
 			}
 			var ne net.Error
-			if errors.As(err, &ne) && ne.Timeout() || errors.Is(err, errTooMany) {
+			if errors.As(err, &ne) && ne.Timeout() {
 				continue
 			}
 			return fmt.Errorf("accept: %w", err)

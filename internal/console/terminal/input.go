@@ -17,21 +17,7 @@ func readTerminal(f *os.File, to chan<- []byte, done <-chan struct{}) (stop func
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer close(to)
-		buf := make([]byte, 4096)
-		for {
-			n, err := cr.Read(buf)
-			if n > 0 {
-				select {
-				case to <- append([]byte(nil), buf[:n]...):
-				case <-done:
-					return
-				}
-			}
-			if err != nil {
-				return
-			}
-		}
+		readAll(cr, to, done)
 	}()
 	return func() {
 		if cr.Cancel() {

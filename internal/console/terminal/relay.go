@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -216,7 +217,7 @@ func (r *relay) run(ctx context.Context) error {
 }
 
 // readAll reads f to its end, which on a pseudo-terminal is an error.
-func readAll(f *os.File, to chan<- []byte, done <-chan struct{}) {
+func readAll(f io.Reader, to chan<- []byte, done <-chan struct{}) {
 	defer close(to)
 	buf := make([]byte, 32<<10)
 	for {

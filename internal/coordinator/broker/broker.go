@@ -20,6 +20,7 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/sessionkey"
 	"github.com/lazaret-dev/lazaret/internal/wire"
+	"github.com/lazaret-dev/lazaret/spec"
 )
 
 // Bounds.
@@ -31,13 +32,6 @@ const (
 	maxEnded      = 1024    // sessions whose end is remembered
 	maxDesks      = 64
 	burst         = 256 // requests of one session at once, and in a second
-)
-
-// Exit codes of answers for which no command ran to its end.
-const (
-	exitTimeout = 124
-	exitFailed  = 125
-	exitDenied  = 126
 )
 
 // Codes of Submit's errors beside those of package wire.
@@ -251,7 +245,7 @@ func (b *Broker) Submit(sandbox string, req *escalate.Request) (*Request, error)
 	}
 	cwd := req.CWD
 	if cwd == "" {
-		cwd = "/workspace"
+		cwd = spec.WorkspacePath
 	}
 	r := &Request{
 		ses: s, req: req, done: make(chan *escalate.Response, 1), news: make(chan string, 8),
@@ -262,7 +256,6 @@ func (b *Broker) Submit(sandbox string, req *escalate.Request) (*Request, error)
 		},
 	}
 	r.Done, r.News = r.done, r.news
-	_, r.ask.Remembered = s.remembered[memory(r.ask.Command, r.ask.CWD)]
 	b.requests[req.RequestID] = r
 	s.pending++
 	r.timer = time.AfterFunc(s.rules.Timeout, func() { b.expire(r) })
@@ -389,12 +382,12 @@ func (b *Broker) expire(r *Request) {
 	}
 	why := fmt.Sprintf("nobody answered within %s", r.ses.rules.Timeout)
 	b.record(r, Entry{Event: EventTimeout, Reason: why})
-	b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: exitTimeout, Reason: why}, why)
+	b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: escalate.ExitTimeout, Reason: why}, why)
 }
 
 func (b *Broker) failed(r *Request, why string) *escalate.Response {
 	b.record(r, Entry{Event: EventFailed, Reason: why})
-	return &escalate.Response{RequestID: r.ask.ID, Approved: r.phase == running, ExitCode: exitFailed, Reason: why}
+	return &escalate.Response{RequestID: r.ask.ID, Approved: r.phase == running, ExitCode: escalate.ExitFailed, Reason: why}
 }
 
 // finish answers r, and tells every desk that has it that it is over, but for the
@@ -457,7 +450,7 @@ func (b *Broker) approve(d *desk, r *Request, reply *wire.DeskReply) {
 		case r.phase != recording: // cancelled meanwhile: the desk has heard
 		case err != nil:
 			why := fmt.Sprintf("the approval could not be recorded, so nothing was run: %v", err)
-			b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: exitFailed, Reason: why}, why)
+			b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: escalate.ExitFailed, Reason: why}, why)
 		default:
 			r.phase = running
 			if reply.Remember && command == r.ask.Command && len(r.ses.remembered) < maxRemembered {
@@ -474,7 +467,7 @@ func (b *Broker) deny(d *desk, r *Request, reply *wire.DeskReply) {
 	r.ses.dropped = 0
 	b.record(r, Entry{Event: EventDenied, Desk: d.kind, DeskPID: d.pid, Reason: reply.Reason, Auto: reply.Auto})
 	delete(d.shown, r.ask.ID)
-	b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: exitDenied, Reason: reply.Reason}, "it was denied elsewhere")
+	b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: escalate.ExitDenied, Reason: reply.Reason}, "it was denied elsewhere")
 }
 
 // result needs b.mu.
@@ -488,7 +481,7 @@ func (b *Broker) result(d *desk, r *Request, reply *wire.DeskReply) {
 	res := &escalate.Response{RequestID: r.ask.ID, Approved: true, ExitCode: reply.ExitCode, Reason: reply.Reason}
 	res.SetOutput(reply.Stdout, reply.Stderr)
 	if reply.Failed {
-		res.ExitCode = exitFailed
+		res.ExitCode = escalate.ExitFailed
 	}
 	b.finish(r, res, "")
 }
