@@ -96,7 +96,7 @@ func TestFindSessionOfAnAncestor(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{"stat": strconv.Itoa(pid) + " (a ) b) S " + strconv.Itoa(parent) + " 0", "environ": env} {
+		for name, text := range map[string]string{"stat": strconv.Itoa(pid) + " (a ) b) S " + strconv.Itoa(parent) + strings.Repeat(" 0", 30), "environ": env} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

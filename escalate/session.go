@@ -3,12 +3,13 @@ package escalate
 import (
 	"bytes"
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/lazaret-dev/lazaret/internal/proc"
 
 	"github.com/lazaret-dev/lazaret/internal/sessionkey"
 )
@@ -24,8 +25,8 @@ const maxAncestors = 64
 
 // FindSession reads the session from the process's own environment, got by getenv;
 // where somebody has taken it out, from that of its nearest ancestor which has it,
-// below proc. Agents give what they run a chosen environment.
-func FindSession(getenv func(string) string, proc string) (Session, error) {
+// below procDir. Agents give what they run a chosen environment.
+func FindSession(getenv func(string) string, procDir string) (Session, error) {
 	if text := getenv(sessionkey.EnvAnchor); text != "" {
 		return parseSession(getenv(sessionkey.EnvID), text)
 	}
@@ -34,7 +35,7 @@ func FindSession(getenv func(string) string, proc string) (Session, error) {
 		if pid <= 0 {
 			break
 		}
-		dir := filepath.Join(proc, strconv.Itoa(pid))
+		dir := filepath.Join(procDir, strconv.Itoa(pid))
 		env, err := os.ReadFile(filepath.Join(dir, "environ"))
 		if err != nil {
 			unreadable = err
@@ -73,16 +74,12 @@ func variable(environ []byte, name string) string {
 	return ""
 }
 
-// parent reads the pid of the parent (proc(5) stat, field 4).
+// parent reads the pid of the parent.
 func parent(dir string) (int, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
 		return 0, err
 	}
-	// The name in parentheses may hold anything.
-	f := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(f) < 2 {
-		return 0, errors.New("stat has an unknown form")
-	}
-	return strconv.Atoi(f[1])
+	s, err := proc.ParseStat(data)
+	return s.Parent, err
 }

@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -594,7 +596,7 @@ func (p *place) state(id string, change func(*containerstate.State)) string {
 	box := exec.CommandContext(p.t.Context(), "sleep", "60")
 	p.must(box.Start())
 	p.t.Cleanup(func() { _ = box.Process.Kill(); _ = box.Wait() })
-	start, err := containerstate.StartTime(box.Process.Pid)
+	start, err := proc.StartTime(box.Process.Pid)
 	p.must(err)
 	p.must(containerstate.WriteLease(dir, containerstate.Lease{
 		Version: containerstate.Version, Domain: st.Domain.Hash, Attached: true, PID: box.Process.Pid, StartTime: start, PIDFile: p.dir + "/pid-" + id,

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/escalate"
@@ -324,9 +326,9 @@ func TestTheCommandEndsWithItsSupervisor(t *testing.T) {
 	go func() { done <- f.Run(t.Context(), f.ask, f.view("long "+lock)) }()
 	var pids []int
 	eventually(t, "the command runs", func() bool { pids = holders(t, lock); return len(pids) == 1 })
-	p, err := readProcess(pids[0])
+	p, err := proc.ReadStat(pids[0])
 	must(t, err)
-	must(t, unix.Kill(p.parent, unix.SIGKILL))
+	must(t, unix.Kill(p.Parent, unix.SIGKILL))
 	if r := <-done; r.Err == nil {
 		t.Errorf("no error: %d", r.ExitCode)
 	}

@@ -2,7 +2,6 @@ package hostrun
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/lazaret-dev/lazaret/internal/proc"
 
 	"golang.org/x/sys/unix"
 )
@@ -103,7 +104,7 @@ func supervise(ctl *os.File) (report, bool) {
 		return report{}, false
 	}
 	// It is a zombie now, so its process group's number is nobody else's.
-	end(func(q process) bool { return q.group == p.Pid })
+	end(func(q process) bool { return q.Group == p.Pid })
 	st, err := p.Wait()
 	if err != nil {
 		return failed("wait for it: %w", err)
@@ -132,15 +133,14 @@ func deskIsGone(pidfd int) bool {
 
 // process is one of /proc.
 type process struct {
-	pid, parent, group int
-	zombie             bool
-	start              string // when, to tell it from a later one of its number
+	pid int
+	proc.Stat
 }
 
 // end ends those descendants that are meant: politely, then not.
 func end(meant func(process) bool) {
 	began := time.Now()
-	told := map[int]string{}
+	told := map[int]uint64{} // by pid, when each began
 	for {
 		alive := false
 		for _, q := range descendants(os.Getpid()) {
@@ -150,10 +150,10 @@ func end(meant func(process) bool) {
 			alive = true
 			if time.Since(began) > termTime {
 				q.signal(unix.SIGKILL)
-			} else if told[q.pid] != q.start {
+			} else if told[q.pid] != q.Start {
 				q.signal(unix.SIGTERM)
 				q.signal(unix.SIGCONT) // one that is stopped would not hear
-				told[q.pid] = q.start
+				told[q.pid] = q.Start
 			}
 		}
 		if !alive || time.Since(began) > termTime+killTime {
@@ -169,7 +169,7 @@ func (q process) signal(sig unix.Signal) {
 		return // it has ended
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing to lose
-	if now, err := readProcess(q.pid); err == nil && now.start == q.start {
+	if now, err := proc.ReadStat(q.pid); err == nil && now.Start == q.Start {
 		_ = unix.PidfdSendSignal(fd, sig, nil, 0) // the caller looks again
 	}
 }
@@ -186,38 +186,19 @@ func descendants(pid int) []process {
 		if err != nil {
 			continue
 		}
-		if p, err := readProcess(n); err == nil {
-			below[p.parent] = append(below[p.parent], p)
+		if s, err := proc.ReadStat(n); err == nil {
+			below[s.Parent] = append(below[s.Parent], process{pid: n, Stat: s})
 		}
 	}
 	var out []process
 	for next := []int{pid}; len(next) > 0; next = next[1:] {
 		for _, p := range below[next[0]] {
 			next = append(next, p.pid)
-			if !p.zombie {
+			if !p.Zombie {
 				out = append(out, p)
 			}
 		}
 		delete(below, next[0])
 	}
 	return slices.Clip(out)
-}
-
-// readProcess reads /proc/<pid>/stat (proc_pid_stat(5)). The name in it, in
-// parentheses, can be anything.
-func readProcess(pid int) (process, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return process{}, err
-	}
-	f := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-	if len(f) < 20 {
-		return process{}, fmt.Errorf("process %d: bad stat", pid)
-	}
-	parent, perr := strconv.Atoi(string(f[1]))
-	group, gerr := strconv.Atoi(string(f[2]))
-	return process{
-		pid: pid, parent: parent, group: group, start: string(f[19]),
-		zombie: f[0][0] == 'Z' || f[0][0] == 'X',
-	}, errors.Join(perr, gerr)
 }

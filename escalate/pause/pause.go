@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/lazaret-dev/lazaret/internal/proc"
 )
 
 // Words of the client's command line for Hold and EndSession.
@@ -87,9 +89,11 @@ func others() bool {
 		return false
 	}
 	for _, p := range pids {
-		data, err := os.ReadFile(p)
-		// The state follows the name, which can hold anything.
-		if i := bytes.LastIndexByte(data, ')'); err == nil && i > 0 && i+2 < len(data) && data[i+2] != 'Z' && filepath.Base(filepath.Dir(p)) != "1" {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p)))
+		if err != nil || pid == 1 {
+			continue
+		}
+		if s, err := proc.ReadStat(pid); err == nil && !s.Zombie {
 			return true
 		}
 	}

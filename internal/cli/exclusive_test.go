@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/domain"
@@ -61,7 +63,7 @@ func TestLockDomain(t *testing.T) {
 	// A sandbox whose coordinator was killed, and then its process's end.
 	sleeper := exec.CommandContext(t.Context(), "sleep", "60")
 	must(sleeper.Start())
-	start, err := containerstate.StartTime(sleeper.Process.Pid)
+	start, err := proc.StartTime(sleeper.Process.Pid)
 	must(err)
 	state := containerstate.Dir(r.env.RuntimeDir, "c1")
 	must(os.MkdirAll(state, 0o700))

@@ -12,8 +12,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+
+	"github.com/lazaret-dev/lazaret/internal/proc"
 
 	"github.com/lazaret-dev/lazaret/internal/atomicfile"
 	"github.com/lazaret-dev/lazaret/internal/domain"
@@ -157,31 +158,8 @@ func List(runtimeDir string) ([]string, error) {
 	return ids, nil
 }
 
-// StartTime of a live process in clock ticks after boot, which together with
-// the pid names a process for good. A zombie counts as gone.
-func StartTime(pid int) (uint64, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, err
-	}
-	// The name in parentheses may hold anything, so count from its end.
-	i := bytes.LastIndexByte(data, ')')
-	f := strings.Fields(string(data[i+1:]))
-	if i < 0 || len(f) < 20 {
-		return 0, fmt.Errorf("read /proc/%d/stat: unknown form", pid)
-	}
-	if f[0] == "Z" || f[0] == "X" {
-		return 0, fmt.Errorf("process %d: %w", pid, os.ErrProcessDone)
-	}
-	t, err := strconv.ParseUint(f[19], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read /proc/%d/stat: %w", pid, err)
-	}
-	return t, nil
-}
-
 // Alive reports whether the lease's process still runs.
 func (l Lease) Alive() bool {
-	t, err := StartTime(l.PID)
+	t, err := proc.StartTime(l.PID)
 	return err == nil && t == l.StartTime
 }

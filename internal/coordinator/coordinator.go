@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
@@ -50,7 +52,7 @@ type container struct {
 	pidFile  string
 	prepared time.Time
 	attached bool
-	proc     *process // the creating process, then the sandbox
+	proc     *proc.Process // the creating process, then the sandbox
 	notes    []string
 	looked   bool          // the engine has dropped its bundle, but it was started
 	ending   bool          // what is left of it is being removed
@@ -204,14 +206,14 @@ func (c *Coordinator) watchStarter() {
 	if c.spec.Starter == 0 {
 		return // started by hand
 	}
-	p, err := openProcess(c.spec.Starter)
+	p, err := proc.Open(c.spec.Starter)
 	if err == nil {
 		// Looked at after the opening: while it is our parent, its pid is its own.
 		// An orphan's parent is somebody else, such as the engine's monitor.
 		if os.Getppid() == c.spec.Starter {
-			p.wait()
+			p.Wait()
 		} else {
-			p.close()
+			p.Close()
 		}
 	}
 	c.giveUp()
@@ -477,9 +479,9 @@ func (c *Coordinator) adoptOne(ctx context.Context, id, dir string, lease contai
 	if st, err := containerstate.ReadState(dir); err == nil {
 		ct.notes = st.Notes
 	}
-	p, err := openProcess(lease.PID)
+	p, err := proc.Open(lease.PID)
 	if err == nil && !lease.Alive() {
-		p.close() // another process has got that pid
+		p.Close() // another process has got that pid
 		err = os.ErrProcessDone
 	}
 	if err != nil && ct.attached {
@@ -506,8 +508,8 @@ func (c *Coordinator) adoptOne(ctx context.Context, id, dir string, lease contai
 }
 
 // watchCreate waits for the end of the process that creates ct.
-func (c *Coordinator) watchCreate(ctx context.Context, ct *container, creator *process) {
-	creator.wait()
+func (c *Coordinator) watchCreate(ctx context.Context, ct *container, creator *proc.Process) {
+	creator.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.containers[ct.id] == ct {
@@ -522,11 +524,11 @@ func (c *Coordinator) createEnded(ctx context.Context, ct *container) {
 	sandbox := ct.sandboxFromPIDFile()
 	switch {
 	case sandbox == nil:
-	case ct.attached && ct.proc.pid == sandbox.pid:
-		sandbox.close() // the hook had told
+	case ct.attached && ct.proc.PID == sandbox.PID:
+		sandbox.Close() // the hook had told
 		return
 	default:
-		c.log.Info("container created", "container", ct.id, "pid", sandbox.pid)
+		c.log.Info("container created", "container", ct.id, "pid", sandbox.PID)
 		if err := c.attach(ct, sandbox); err == nil {
 			return
 		}
@@ -580,14 +582,14 @@ func (c *Coordinator) lookForDropped(ctx context.Context) {
 }
 
 // watch waits for the end of ct's sandbox.
-func (c *Coordinator) watch(ct *container, p *process) {
-	p.wait()
+func (c *Coordinator) watch(ct *container, p *proc.Process) {
+	p.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.containers[ct.id] != ct || ct.proc != p || ct.ending {
 		return // released, or somebody else's to forget
 	}
-	c.log.Info("sandbox ended", "container", ct.id, "pid", p.pid)
+	c.log.Info("sandbox ended", "container", ct.id, "pid", p.PID)
 	c.forget(ct)
 	if !runtimeKnows(ct.stateDir) {
 		c.removeState(ct.id)
@@ -596,7 +598,7 @@ func (c *Coordinator) watch(ct *container, p *process) {
 
 // sandboxFromPIDFile is nil unless the pid file was written after Prepare by a
 // process that is still alive.
-func (ct *container) sandboxFromPIDFile() *process {
+func (ct *container) sandboxFromPIDFile() *proc.Process {
 	fi, err := os.Stat(ct.pidFile)
 	if err != nil || fi.ModTime().Before(ct.prepared.Add(-time.Second)) {
 		return nil
@@ -612,7 +614,7 @@ func (ct *container) sandboxFromPIDFile() *process {
 	if _, err := fmt.Sscanf(string(data), "%d", &pid); err != nil || pid <= 1 {
 		return nil
 	}
-	p, err := openProcess(pid)
+	p, err := proc.Open(pid)
 	if err != nil {
 		return nil
 	}
@@ -620,13 +622,13 @@ func (ct *container) sandboxFromPIDFile() *process {
 }
 
 // attach makes p the sandbox of ct. It needs c.mu.
-func (c *Coordinator) attach(ct *container, p *process) error {
-	t, err := containerstate.StartTime(p.pid)
+func (c *Coordinator) attach(ct *container, p *proc.Process) error {
+	t, err := proc.StartTime(p.PID)
 	if err == nil {
-		err = containerstate.WriteLease(ct.stateDir, containerstate.Lease{Version: containerstate.Version, Domain: c.spec.Domain.Hash, Attached: true, PID: p.pid, StartTime: t, PIDFile: ct.pidFile})
+		err = containerstate.WriteLease(ct.stateDir, containerstate.Lease{Version: containerstate.Version, Domain: c.spec.Domain.Hash, Attached: true, PID: p.PID, StartTime: t, PIDFile: ct.pidFile})
 	}
 	if err != nil {
-		p.close()
+		p.Close()
 		return fmt.Errorf("attach container %s: %w", ct.id, err)
 	}
 	ct.attached, ct.proc = true, p
@@ -660,9 +662,9 @@ func (c *Coordinator) giveUp() {
 	c.poke()
 }
 
-func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, peer *process) (*wire.PrepareResponse, error) {
+func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, peer *proc.Process) (*wire.PrepareResponse, error) {
 	fail := func(code, format string, args ...any) (*wire.PrepareResponse, error) {
-		peer.close()
+		peer.Close()
 		return nil, &wire.Error{Code: code, Message: fmt.Errorf(format, args...).Error()}
 	}
 	if req.Domain != c.spec.Domain {
@@ -695,7 +697,7 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	if err := checkNetwork(req); err != nil {
 		return fail(wire.CodeBadRequest, "%w", err)
 	}
-	start, err := containerstate.StartTime(peer.pid)
+	start, err := proc.StartTime(peer.PID)
 	if err != nil {
 		return fail(wire.CodeBadRequest, "the process that asks is gone: %w", err)
 	}
@@ -718,14 +720,14 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 	}
 	if old := c.containers[req.ContainerID]; old != nil {
 		// One that asks again had prepared at a coordinator that was killed then.
-		again := !old.attached && !old.ending && old.proc.pid == peer.pid
-		if old.ending || !again && !old.proc.ended() {
+		again := !old.attached && !old.ending && old.proc.PID == peer.PID
+		if old.ending || !again && !old.proc.Ended() {
 			return fail(wire.CodeRefused, "container %s exists already in domain %s", req.ContainerID, c.spec.Domain.Hash)
 		}
 		c.forget(old) // its end has not been seen yet
 		c.removeState(old.id)
 	}
-	lease := containerstate.Lease{Version: containerstate.Version, Domain: c.spec.Domain.Hash, PID: peer.pid, StartTime: start, PIDFile: req.PIDFile}
+	lease := containerstate.Lease{Version: containerstate.Version, Domain: c.spec.Domain.Hash, PID: peer.PID, StartTime: start, PIDFile: req.PIDFile}
 	if err := claimState(req.StateDir, lease); err != nil {
 		return fail(wire.CodeRefused, "container %s: %w", req.ContainerID, err)
 	}
@@ -786,7 +788,7 @@ func (c *Coordinator) prepare(ctx context.Context, req *wire.PrepareRequest, pee
 		default: // asked for already
 		}
 	}
-	c.log.Info("container prepared", "container", ct.id, "pid", peer.pid, "notes", req.Notes)
+	c.log.Info("container prepared", "container", ct.id, "pid", peer.PID, "notes", req.Notes)
 	return res, nil
 }
 
@@ -810,7 +812,7 @@ func (c *Coordinator) attachRequest(req *wire.AttachRequest) error {
 	if req.PID <= 1 {
 		return &wire.Error{Code: wire.CodeBadRequest, Message: fmt.Sprintf("pid %d cannot be a sandbox", req.PID)}
 	}
-	p, err := openProcess(req.PID)
+	p, err := proc.Open(req.PID)
 	if err != nil {
 		return &wire.Error{Code: wire.CodeRefused, Message: fmt.Sprintf("sandbox of container %s: %v", req.ContainerID, err)}
 	}
@@ -818,11 +820,11 @@ func (c *Coordinator) attachRequest(req *wire.AttachRequest) error {
 	defer c.mu.Unlock()
 	ct := c.containers[req.ContainerID]
 	if ct == nil || c.closing {
-		p.close()
+		p.Close()
 		return &wire.Error{Code: wire.CodeUnknown, Message: fmt.Sprintf("container %s was not prepared in domain %s", req.ContainerID, c.spec.Domain.Hash)}
 	}
-	if ct.attached && ct.proc.pid == req.PID {
-		p.close()
+	if ct.attached && ct.proc.PID == req.PID {
+		p.Close()
 		return nil
 	}
 	if err := c.attach(ct, p); err != nil {
@@ -900,7 +902,7 @@ func (c *Coordinator) status() wire.Status {
 	for _, ct := range c.containers {
 		s := wire.ContainerStatus{ID: ct.id, State: "preparing", Since: ct.prepared, Notes: ct.notes}
 		if ct.attached {
-			s.State, s.PID = "attached", ct.proc.pid
+			s.State, s.PID = "attached", ct.proc.PID
 		}
 		st.Containers = append(st.Containers, s)
 	}

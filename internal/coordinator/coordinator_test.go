@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
@@ -174,7 +176,7 @@ func (f *fixture) pid() int {
 
 func (f *fixture) gone(pid int) {
 	f.t.Helper()
-	f.eventually("the coordinator ends", func() bool { _, err := containerstate.StartTime(pid); return err != nil })
+	f.eventually("the coordinator ends", func() bool { _, err := proc.StartTime(pid); return err != nil })
 }
 
 func (f *fixture) eventually(what string, ok func() bool) {
@@ -408,7 +410,7 @@ func TestIDOfADeadContainerOfAnotherDomainIsFree(t *testing.T) {
 	f := newFixture(t)
 	_ = f.ensure().Close()
 	dead := sandbox(t)
-	start, err := containerstate.StartTime(dead.Process.Pid)
+	start, err := proc.StartTime(dead.Process.Pid)
 	must(t, err)
 	end(dead)
 	dir := containerstate.Dir(f.spec.RuntimeDir, "c1")

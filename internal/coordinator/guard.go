@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/gitbranch"
@@ -57,7 +59,7 @@ type guardError struct {
 // guard is the process that shows the workspace to the sandboxes.
 type guard struct {
 	req   wire.PrepareRequest // what it was started for
-	proc  *process
+	proc  *proc.Process
 	hold  *os.File      // its standard input, whose end is its own
 	done  chan struct{} // closed once it has ended
 	notes []string      // what the developer should know of its branch
@@ -108,7 +110,7 @@ func startGuard(ctx context.Context, argv []string, o gitsentry.Options, log *sl
 			started <- err
 			return
 		}
-		g.proc, err = openProcess(p.Pid) // not waited for yet: the pid is its own
+		g.proc, err = proc.Open(p.Pid) // not waited for yet: the pid is its own
 		if err != nil {
 			err = errors.Join(err, p.Kill())
 		}
@@ -189,24 +191,24 @@ func (g *guard) ended() bool {
 	case <-g.done:
 		return true
 	default:
-		return g.proc.ended() // seen to be gone before it was waited for
+		return g.proc.Ended() // seen to be gone before it was waited for
 	}
 }
 
 // stop ends the guard: by word, by SIGKILL if it does not hear.
 func (g *guard) stop() {
 	_ = g.hold.Close()              // a pipe
-	_ = g.proc.signal(unix.SIGTERM) // it may be gone
+	_ = g.proc.Signal(unix.SIGTERM) // it may be gone
 	select {
 	case <-g.done:
 	case <-time.After(guardStop):
-		_ = g.proc.signal(unix.SIGKILL)
+		_ = g.proc.Signal(unix.SIGKILL)
 		select {
 		case <-g.done:
 		case <-time.After(guardStop): // in the kernel; its mount is detached all the same
 		}
 	}
-	g.proc.close()
+	g.proc.Close()
 }
 
 func (c *Coordinator) guardDir() string    { return filepath.Join(filepath.Dir(c.runDir), "guard") }
@@ -259,9 +261,9 @@ func (c *Coordinator) guarded(ctx context.Context, ct *container, req *wire.Prep
 	c.mu.Lock()
 	c.guard = g
 	c.mu.Unlock()
-	c.log.Info("guard serves", "pid", g.proc.pid, "git", req.Git, "masks", req.Masks, "read_only", req.ReadOnly)
+	c.log.Info("guard serves", "pid", g.proc.PID, "git", req.Git, "masks", req.Masks, "read_only", req.ReadOnly)
 	go c.watchGuard(g)
-	go joinScope(context.WithoutCancel(ctx), c.spec, c.log, "guard", g.proc.pid)
+	go joinScope(context.WithoutCancel(ctx), c.spec, c.log, "guard", g.proc.PID)
 	return g.more, nil
 }
 
@@ -334,7 +336,7 @@ func (c *Coordinator) watchGuard(g *guard) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.guard == g {
-		c.log.Error("the guard over the workspace has ended: its sandboxes are cut off", "pid", g.proc.pid, "containers", len(c.containers))
+		c.log.Error("the guard over the workspace has ended: its sandboxes are cut off", "pid", g.proc.PID, "containers", len(c.containers))
 	}
 }
 
@@ -357,7 +359,7 @@ func (c *Coordinator) guardStatus() wire.Guard {
 	case c.guard != nil && !c.guard.ended():
 		c.guard.told.mu.Lock()
 		defer c.guard.told.mu.Unlock()
-		return wire.Guard{State: wire.GuardServing, PID: c.guard.proc.pid, Cut: c.guard.cut.Load(), Notes: slices.Clone(c.guard.told.notes)}
+		return wire.Guard{State: wire.GuardServing, PID: c.guard.proc.PID, Cut: c.guard.cut.Load(), Notes: slices.Clone(c.guard.told.notes)}
 	case c.guard != nil || c.orphaned && len(c.containers) > 0:
 		return wire.Guard{State: wire.GuardDead}
 	}

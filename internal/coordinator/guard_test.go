@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
@@ -187,8 +189,8 @@ func TestGuardsEnd(t *testing.T) {
 		if g.ended() {
 			t.Fatal("ended already")
 		}
-		if sid, err := unix.Getsid(g.proc.pid); err != nil || sid != g.proc.pid {
-			t.Errorf("session %d of guard %d, %v", sid, g.proc.pid, err)
+		if sid, err := unix.Getsid(g.proc.PID); err != nil || sid != g.proc.PID {
+			t.Errorf("session %d of guard %d, %v", sid, g.proc.PID, err)
 		}
 		began := time.Now()
 		g.stop()
@@ -367,7 +369,7 @@ func (f *fixture) guardPrepare(id string, change func(*wire.PrepareRequest)) (wi
 }
 
 func lives(pid int) bool {
-	_, err := containerstate.StartTime(pid)
+	_, err := proc.StartTime(pid)
 	return err == nil
 }
 

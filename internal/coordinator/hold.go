@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/escalate/pause"
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
@@ -110,7 +111,7 @@ func (c *Coordinator) stopUnused(ctx context.Context, ct *container, but string)
 		return false
 	}
 	ct.stopping = true
-	proc := ct.proc
+	sandbox := ct.proc
 	c.mu.Unlock()
 	c.log.Info("stop the sandbox: nobody uses it any more", "container", ct.id)
 	st, err := containerstate.ReadState(ct.stateDir)
@@ -124,7 +125,7 @@ func (c *Coordinator) stopUnused(ctx context.Context, ct *container, but string)
 		select {
 		case <-ct.gone:
 		case <-time.After(stopGrace):
-			_ = proc.signal(9) // the sandbox, if its first process did not end
+			_ = sandbox.Signal(unix.SIGKILL) // it, if its first process did not end
 		}
 	}()
 	return true

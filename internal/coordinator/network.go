@@ -121,7 +121,7 @@ func (c *Coordinator) connect(ctx context.Context, req *wire.ConnectRequest) err
 	ct, n := c.containers[req.ContainerID], c.net
 	var pid int
 	if ct != nil && ct.attached {
-		pid = ct.proc.pid
+		pid = ct.proc.PID
 	}
 	c.mu.Unlock()
 	if pid == 0 || n == nil {

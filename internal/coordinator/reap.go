@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
@@ -93,22 +95,21 @@ func endOrphans(st containerstate.State) error {
 		if err != nil || !isOrphan(pid, st, want) {
 			continue
 		}
-		p, err := openProcess(pid)
+		p, err := proc.Open(pid)
 		if err != nil {
 			continue // ended meanwhile
 		}
 		// Looked at again, as the pid may have come to mean another process before
 		// it was opened.
 		if isOrphan(pid, st, want) {
-			if err := p.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			if err := p.Signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 				errs = append(errs, fmt.Errorf("end orphan %d: %w", pid, err))
 			}
 			// SIGKILL is only sent: who is told that nothing is left finds nothing.
-			_ = p.f.SetReadDeadline(time.Now().Add(orphanEnd))
-			p.wait()
+			p.WaitUntil(time.Now().Add(orphanEnd))
 			continue
 		}
-		p.close()
+		p.Close()
 	}
 	return errors.Join(errs...)
 }

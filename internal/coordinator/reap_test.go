@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/wire"
@@ -98,7 +100,7 @@ func named(t *testing.T, program, first string, last ...string) *exec.Cmd {
 }
 
 func alive(cmd *exec.Cmd) bool {
-	_, err := containerstate.StartTime(cmd.Process.Pid)
+	_, err := proc.StartTime(cmd.Process.Pid)
 	return err == nil
 }
 
@@ -311,7 +313,7 @@ func TestKilledCoordinatorsOfOtherDomains(t *testing.T) {
 func TestClaimState(t *testing.T) {
 	runtimeDir := t.TempDir()
 	dir := containerstate.Dir(runtimeDir, "c1")
-	start, err := containerstate.StartTime(os.Getpid())
+	start, err := proc.StartTime(os.Getpid())
 	must(t, err)
 	living := containerstate.Lease{Version: containerstate.Version, Domain: "aaaaaaaaaaaa", PID: os.Getpid(), StartTime: start}
 	dead := living

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"github.com/google/uuid"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
@@ -190,7 +192,7 @@ type deskConn struct {
 func (d deskConn) Read(p []byte) (int, error) { return d.in.Read(p) }
 
 // requestProcess opens the process that sent r.
-func requestProcess(r *http.Request) (*process, error) {
+func requestProcess(r *http.Request) (*proc.Process, error) {
 	uc, ok := peerConn(r.Context())
 	if !ok {
 		return nil, errors.New("request did not come over the control socket")
@@ -202,7 +204,7 @@ func requestProcess(r *http.Request) (*process, error) {
 	if cred.Pid <= 0 {
 		return nil, &wire.Error{Code: wire.CodeBadRequest, Message: "the calling process is in a pid namespace that the coordinator cannot see: run the engine in the one that started it"}
 	}
-	return peerProcess(uc, int(cred.Pid))
+	return proc.Peer(uc, int(cred.Pid))
 }
 
 // decode reads one JSON object of the protocol's version, strictly.

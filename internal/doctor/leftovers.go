@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
@@ -217,7 +219,7 @@ func isDead(dir string) bool {
 		fi, serr := os.Stat(dir)
 		return serr == nil && errors.Is(err, fs.ErrNotExist) && time.Since(fi.ModTime()) > halfMade
 	}
-	start, err := containerstate.StartTime(lease.PID)
+	start, err := proc.StartTime(lease.PID)
 	if errors.Is(err, fs.ErrNotExist) {
 		// With /proc mounted hidepid=2 (proc(5)) it may only be hidden.
 		return errors.Is(unix.Kill(lease.PID, 0), unix.ESRCH)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
@@ -158,7 +160,7 @@ func TestRunDirectories(t *testing.T) {
 	if c := d.mustBe(t, "coordinators", Warn, "the next start"); c.Fix != "rm -r "+run {
 		t.Errorf("fix %q", c.Fix)
 	}
-	start, err := containerstate.StartTime(os.Getpid())
+	start, err := proc.StartTime(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +202,7 @@ func TestContainers(t *testing.T) {
 		}
 		return dir
 	}
-	self, err := containerstate.StartTime(os.Getpid())
+	self, err := proc.StartTime(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

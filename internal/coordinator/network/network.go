@@ -116,7 +116,7 @@ func Start(ctx context.Context, o Options) (_ *Network, err error) {
 		return nil, err
 	}
 	n.watchers.Go(n.watch)
-	o.Log.Info("network is filtered", "mode", o.Request.Mode, "uplink", n.up.name, "uplink_pid", n.up.proc.Pid, "sidecar", n.side.pid)
+	o.Log.Info("network is filtered", "mode", o.Request.Mode, "uplink", n.up.name, "uplink_pid", n.up.proc.Pid, "sidecar", n.side.proc.PID)
 	return n, nil
 }
 
@@ -384,7 +384,7 @@ func (n *Network) Status() *wire.NetworkStatus {
 		st.State = wire.NetworkDown
 	}
 	if n.side != nil {
-		st.Sidecar = n.side.pid
+		st.Sidecar = n.side.proc.PID
 	}
 	if n.up != nil {
 		st.Uplink, st.UplinkP = n.up.name, n.up.proc.Pid

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -41,8 +43,7 @@ type sidecar struct {
 	runc string
 	dir  string
 	id   string
-	pid  int
-	f    *os.File // pidfd
+	proc *proc.Process // nil until it runs
 	conn net.Conn
 	done chan struct{} // closed once the process has ended
 
@@ -202,32 +203,18 @@ func (s *sidecar) open(pidFile string) error {
 	if err != nil {
 		return err
 	}
-	if s.pid, err = strconv.Atoi(strings.TrimSpace(string(data))); err != nil {
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
 		return err
 	}
-	fd, err := unix.PidfdOpen(s.pid, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		return fmt.Errorf("open process %d: %w", s.pid, err)
+	if s.proc, err = proc.Open(pid); err != nil {
+		return err
 	}
-	s.f = os.NewFile(uintptr(fd), "pidfd")
 	go func() {
 		defer close(s.done)
-		waitPidfd(s.f)
+		s.proc.Wait()
 	}()
 	return nil
-}
-
-// waitPidfd returns once the process has ended.
-func waitPidfd(f *os.File) {
-	rc, err := f.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = rc.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
-		n, err := unix.Poll(fds, 0)
-		return n > 0 || (err != nil && !errors.Is(err, unix.EINTR))
-	})
 }
 
 func (s *sidecar) ended() bool {
@@ -281,7 +268,7 @@ func (s *sidecar) read(event func(plan.Event), o Options) {
 		}
 	}
 	// One that is not heard any more is none: its end closes the links.
-	_ = unix.PidfdSendSignal(int(s.f.Fd()), unix.SIGKILL, nil, 0) // it may be gone
+	_ = s.proc.Signal(unix.SIGKILL) // it may be gone
 }
 
 // tell has the sidecar make a Config true.
@@ -321,7 +308,7 @@ func (s *sidecar) tell(ctx context.Context, c plan.Config) (cut int, err error) 
 // stop ends the sidecar and removes what its runtime keeps of it.
 func (s *sidecar) stop(ctx context.Context) error {
 	if !s.ended() {
-		_ = unix.PidfdSendSignal(int(s.f.Fd()), unix.SIGKILL, nil, 0) // it may end by itself
+		_ = s.proc.Signal(unix.SIGKILL) // it may end by itself
 		select {
 		case <-s.done:
 		case <-time.After(endTime):

@@ -14,10 +14,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lazaret-dev/lazaret/internal/proc"
+
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/fixedpath"
 	"github.com/lazaret-dev/lazaret/internal/nsutil"
 	"github.com/lazaret-dev/lazaret/netrouter/plan"
@@ -147,7 +148,7 @@ func (d driver) start(ctx context.Context, path string, o Options, ns *os.File) 
 			err = fmt.Errorf("%s: %w: %s", path, err, said.String())
 		}
 	}()
-	start, err := containerstate.StartTime(u.proc.Pid)
+	start, err := proc.StartTime(u.proc.Pid)
 	if err != nil {
 		return nil, err
 	}
@@ -243,20 +244,18 @@ func (u *uplink) stop() {
 
 // endUplink ends one by pid, if it is still that process.
 func endUplink(pid int, start uint64) bool {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	p, err := proc.Open(pid)
 	if err != nil {
 		return false
 	}
-	f := os.NewFile(uintptr(fd), "pidfd")
-	defer func() { _ = f.Close() }() // nothing to lose
-	if t, err := containerstate.StartTime(pid); err != nil || t != start {
+	defer p.Close()
+	if t, err := proc.StartTime(pid); err != nil || t != start {
 		return false
 	}
-	if unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) != nil {
+	if p.Signal(unix.SIGKILL) != nil {
 		return false
 	}
-	_ = f.SetReadDeadline(time.Now().Add(endTime))
-	waitPidfd(f)
+	p.WaitUntil(time.Now().Add(endTime))
 	return true
 }
 

@@ -1,34 +1,37 @@
-package coordinator
+// Package proc names processes so that a name never comes to mean another one:
+// pidfds, and pids with their start times.
+package proc
 
 import (
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// process is a pidfd (pidfd_open(2)): unlike a pid it never comes to mean
+// Process is a pidfd (pidfd_open(2)): unlike a pid it never comes to mean
 // another process.
-type process struct {
-	pid int
+type Process struct {
+	PID int
 	f   *os.File
 }
 
-// openProcess opens a live process by pid.
-func openProcess(pid int) (*process, error) {
+// Open opens a live process by pid.
+func Open(pid int) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("open process %d: %w", pid, err)
 	}
-	return &process{pid: pid, f: os.NewFile(uintptr(fd), fmt.Sprintf("pidfd:%d", pid))}, nil
+	return &Process{PID: pid, f: os.NewFile(uintptr(fd), fmt.Sprintf("pidfd:%d", pid))}, nil
 }
 
-// peerProcess is the process at the other end of c. Where the kernel has
+// Peer is the process at the other end of c. Where the kernel has
 // SO_PEERPIDFD (6.5) the answer cannot be a reused pid; before that it could be
 // only if the peer died within this call.
-func peerProcess(c *net.UnixConn, pid int) (*process, error) {
+func Peer(c *net.UnixConn, pid int) (*Process, error) {
 	rc, err := c.SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("find the calling process: %w", err)
@@ -40,18 +43,18 @@ func peerProcess(c *net.UnixConn, pid int) (*process, error) {
 		return nil, fmt.Errorf("find the calling process: %w", err)
 	}
 	if err != nil {
-		return openProcess(pid)
+		return Open(pid)
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, errors.Join(fmt.Errorf("find the calling process: %w", err), unix.Close(fd))
 	}
 	unix.CloseOnExec(fd)
-	return &process{pid: pid, f: os.NewFile(uintptr(fd), fmt.Sprintf("pidfd:%d", pid))}, nil
+	return &Process{PID: pid, f: os.NewFile(uintptr(fd), fmt.Sprintf("pidfd:%d", pid))}, nil
 }
 
-// wait returns when the process has ended, and closes p.
-func (p *process) wait() {
-	defer p.close()
+// Wait returns when the process has ended, and closes p.
+func (p *Process) Wait() {
+	defer p.Close()
 	rc, err := p.f.SyscallConn()
 	if err != nil {
 		return
@@ -65,9 +68,15 @@ func (p *process) wait() {
 	})
 }
 
-// ended reports whether the process has ended; also once p is closed, which is
+// WaitUntil is Wait with an end: it returns at that time at the latest.
+func (p *Process) WaitUntil(end time.Time) {
+	_ = p.f.SetReadDeadline(end) // a pidfd takes one
+	p.Wait()
+}
+
+// Ended reports whether the process has ended; also once p is closed, which is
 // when it has been seen to end.
-func (p *process) ended() bool {
+func (p *Process) Ended() bool {
 	rc, err := p.f.SyscallConn()
 	if err != nil {
 		return true
@@ -83,8 +92,8 @@ func (p *process) ended() bool {
 	return over
 }
 
-// signal sends sig to this very process (pidfd_send_signal(2)).
-func (p *process) signal(sig unix.Signal) error {
+// Signal sends sig to this very process (pidfd_send_signal(2)).
+func (p *Process) Signal(sig unix.Signal) error {
 	rc, err := p.f.SyscallConn()
 	if err != nil {
 		return err
@@ -96,4 +105,5 @@ func (p *process) signal(sig unix.Signal) error {
 	return kerr
 }
 
-func (p *process) close() { _ = p.f.Close() } // a pidfd has nothing to lose
+// Close lets go of the process, which goes on.
+func (p *Process) Close() { _ = p.f.Close() } // a pidfd has nothing to lose
