@@ -4,7 +4,7 @@ import "slices"
 
 // Groups are all techniques, in the groups in which they do not disturb each other.
 func Groups() []Group {
-	return slices.Concat(configGroups(), hookGroups(), moduleGroups(), nestedGroups(), indexGroups(), stateGroups(), linkGroups(), replaceGroups(), fileGroups())
+	return slices.Concat(configGroups(), hookGroups(), moduleGroups(), nestedGroups(), indexGroups(), stateGroups(), linkGroups(), replaceGroups(), fileGroups(), movedGroups())
 }
 
 func configGroups() []Group {

@@ -222,7 +222,7 @@ func replaceGroups() []Group {
 			{Name: "plain-later", Host: `[ -e .git ] || git init -q; git add README; git commit -qm x`, After: `cfg >>.git/config`},
 		}},
 		{Name: "subdirectory", Broken: true, Workspace: "ws/src", Techniques: []Technique{
-			{Name: "sub-init", Try: `mkgit .git`, Naive: true},
+			{Name: "sub-init", Try: `mkgit .git`, Check: `[ "$(git rev-parse --show-toplevel)" = "$(dirname "$PWD")" ]`, Naive: true},
 			{Name: "sub-pointer-up", Try: `mkgit evil; echo 'gitdir: evil' >.git`},
 			{Name: "sub-up", Try: `cfg >>../.git/config; cd ..; cfg >>.git/config`},
 		}},
@@ -243,6 +243,10 @@ func fileGroups() []Group {
 				Check: `[ ! -e pkg2/.vscode/tasks.json ]`, Naive: true,
 			},
 			{Name: "vscode-symlink", Try: `mkdir -p mine-vs pkg3; ` + task + ` >mine-vs/tasks.json; ln -sfn ../mine-vs pkg3/.vscode; rm -rf .vscode; ln -sfn mine-vs .vscode`, Check: `[ ! -L pkg3/.vscode ] && [ ! -L .vscode ]`, Naive: true},
+			{
+				Name: "vscode-spelling", Try: names("pkg6/.VSCode/tasks.json") + `; ` + names("pkg6/.Idea/x.xml") + `; ` + names(`"$(printf 'pkg6/.vs\342\200\214code/tasks.json')"`),
+				Check: `[ -z "$(find . -ipath '*/pkg6/.vscode*' -o -ipath '*/pkg6/.idea*' -o -name '.vs?*code')" ]`, Naive: true,
+			},
 			{Name: "vscode-link", Try: task + ` >mine-t; mkdir -p pkg4/.vscode; ln mine-t pkg4/.vscode/tasks.json`, Check: `[ ! -e pkg4/.vscode/tasks.json ]`, Naive: true},
 			{Name: "vscode-parent", Try: `mkdir -p mine-p/x/.vscode; ` + task + ` >mine-p/x/.vscode/tasks.json; mv mine-p pkg5`, Check: `[ ! -e pkg5/x/.vscode/tasks.json ]`, Naive: true},
 			{Name: "no-stub", Try: `true`, Check: `[ ! -e .vscode ] && [ ! -e .idea ] && [ ! -e lazaret.toml ]`},
