@@ -36,7 +36,8 @@ readonly OLDER_SUITE=bookworm
 readonly PACKAGES=(podman conmon runc catatonit netavark aardvark-dns iptables fuse-overlayfs uidmap slirp4netns
 	nftables iproute2
 	busybox-static debootstrap debian-archive-keyring tmux shellcheck git jq make
-	util-linux procps ca-certificates ncurses-bin dbus-daemon)
+	util-linux procps ca-certificates ncurses-bin dbus-daemon
+	default-jdk-headless libjgit-java)
 readonly OPTIONAL_PACKAGES=(passt runsc)
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
