@@ -40,7 +40,7 @@ E2E_RUN  ?= .
 CHAOS_ROUNDS ?= 25
 
 .DEFAULT_GOAL := build
-.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together attacks everyday setup setup-tools clean help
+.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together attacks flood everyday setup setup-tools clean help
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
 	@mkdir -p $(BIN)
@@ -86,6 +86,9 @@ e2e: setup-tools ## end-to-end tests on real podman and runsc (E2E_PKGS, E2E_RUN
 attacks: setup-tools ## every technique of an attacker, in sandboxes, against Lazaret and against naive mounts
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 80m -parallel 2 ./test/attacks/git
 
+flood: setup ## an attacker's 10,000 escalation requests from a sandbox, and the coordinator's memory
+	GO='$(GO)' LAZARET_ATTACK_REQUESTS=10000 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 60m -v -run 'TestAttacks/.*/many' ./test/attacks/escalate
+
 everyday: setup-tools ## git's everyday workflow with and without the guard, command by command
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 80m -parallel 2 ./test/e2e/git/workflow
 
@@ -101,7 +104,7 @@ lint: vuln ## golangci-lint, govulncheck, shellcheck
 vuln: ## known vulnerabilities that our code reaches
 	GO='$(GO)' test/scripts/vuln.sh
 
-bench: setup-tools ## what Lazaret costs, as ratios to plain runsc (BENCH=git, BENCH=state: one part)
+bench: setup-tools ## what Lazaret costs, as ratios to plain runsc (BENCH=git, state, escalate: one part)
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) run ./test/bench
 
 demo: setup ## the main job on a throw-away repository, step by step

@@ -90,6 +90,7 @@ func (c *Client) config() (*tls.Config, error) {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: ServerName,
 		Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"},
+		CurvePreferences: []tls.CurveID{tls.X25519}, // the host's
 	}, nil
 }
 

@@ -6,6 +6,7 @@
 //	BENCH=start make bench            start-up and memory: about two minutes
 //	BENCH=git make bench              work in a workspace of 20,000 files
 //	BENCH=state make bench            packages in kept directories, and their mounts
+//	BENCH=escalate make bench         an automatic approval, and many: a minute
 //	BENCH=git BENCH_WORK='log|rg' …   those of them whose names match
 //	BENCH_N=100 make bench            more turns, smaller spread
 //
@@ -35,14 +36,14 @@ const (
 )
 
 func main() {
-	turns, gitTurns, stateTurns := defaultTurns, defaultGitTurns, defaultStateTurns
+	turns, gitTurns, stateTurns, escalateTurns := defaultTurns, defaultGitTurns, defaultStateTurns, defaultEscalateTurns
 	if v := os.Getenv("BENCH_N"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 3 {
 			fmt.Fprintf(os.Stderr, "BENCH_N=%q is not a number of turns (3 or more)\n", v)
 			os.Exit(2)
 		}
-		turns, gitTurns, stateTurns = n, n, n
+		turns, gitTurns, stateTurns, escalateTurns = n, n, n, n
 	}
 	only, err := regexp.Compile(os.Getenv("BENCH_WORK"))
 	if err != nil {
@@ -58,8 +59,9 @@ func main() {
 	section("start", func(t *testing.T) { runStart(t, turns) })
 	section("git", func(t *testing.T) { runGit(t, gitTurns, only) })
 	section("state", func(t *testing.T) { runState(t, stateTurns) })
+	section("escalate", func(t *testing.T) { runEscalate(t, escalateTurns) })
 	if len(tests) == 0 {
-		fmt.Fprintf(os.Stderr, "BENCH=%q is not a section (start, git, state)\n", os.Getenv("BENCH"))
+		fmt.Fprintf(os.Stderr, "BENCH=%q is not a section (start, git, state, escalate)\n", os.Getenv("BENCH"))
 		os.Exit(2)
 	}
 	// The harness makes places for tests, so the benchmark is one to it.

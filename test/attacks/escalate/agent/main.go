@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -222,8 +223,13 @@ func (a *agent) attack(name string) (string, error) {
 			a.hold = append(a.hold, raw)
 		}
 		return "open", nil
-	case "2000 requests":
-		return a.many(good, r, 2000), nil
+	}
+	if text, ok := strings.CutSuffix(name, " requests"); ok {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return "", err
+		}
+		return a.many(good, r, n), nil
 	}
 	return "", errors.New("no such attack")
 }
