@@ -128,6 +128,9 @@ func (s *shim) create() error {
 	if err != nil {
 		return err
 	}
+	if err := domain.RecordWritten(r.cfg.General.DataRoot, r.written()); err != nil {
+		return err
+	}
 	res, err := s.prepare(start, req)
 	if err != nil {
 		return err
@@ -500,6 +503,32 @@ func (r *request) workspace() (string, error) {
 		return "", fmt.Errorf("annotation %s names %q but %s is mounted from %q: make them the same or leave one out", workspaceAnnotation, asked, spec.WorkspacePath, mounted)
 	}
 	return ws, nil
+}
+
+// written are the host's directories and files beside the workspace that the
+// container may write to: no program in them is the developer's own any more.
+// What the engine has made for this container alone bears its id.
+func (r *request) written() []string {
+	var all []string
+	for _, m := range r.doc.AskedMounts() {
+		if !isBind(m) || spec.IsOwn(m) || slices.Contains(m.Options, "ro") && !slices.Contains(m.Options, "rw") {
+			continue
+		}
+		source, err := filepath.EvalSymlinks(r.inBundle(m.Source))
+		if err != nil {
+			continue // the runtime finds none either
+		}
+		fi, err := os.Stat(source)
+		ws := r.anchor.Workspace
+		switch {
+		case err != nil || !fi.IsDir() && !fi.Mode().IsRegular(): // such as a socket
+		case ws != "" && strings.HasPrefix(source+"/", ws+"/"):
+		case anonymousVolume(source) || slices.Contains(strings.Split(source, "/"), r.id):
+		default:
+			all = append(all, source)
+		}
+	}
+	return all
 }
 
 // anonymousVolume tells whether an engine made a directory for this container

@@ -58,15 +58,20 @@ type View struct {
 type Host struct {
 	Path string // the developer's PATH
 	Home string // his home, "" for none
-	// Agents are directories that agents write to: workspaces of all domains, and
-	// Lazaret's data_root. Nothing in them is executed. Absolute.
+	// Agents are directories and files that agents write to: workspaces of all
+	// domains, what sandboxes were given beside them, and Lazaret's data_root.
+	// Nothing in them is executed. Absolute.
 	Agents []string
+	// Err tells why Agents may lack some; nil. Nothing runs then.
+	Err error
 }
 
-// FromEnvironment describes the host by the PATH of this process and by the
-// workspaces of all domains below dataRoot.
+// FromEnvironment describes the host by the PATH of this process and by what is
+// recorded of all domains below dataRoot.
 func FromEnvironment(dataRoot string) *Host {
 	h := &Host{Path: os.Getenv("PATH"), Home: os.Getenv("HOME"), Agents: []string{dataRoot}}
+	written, err := domain.Written(dataRoot)
+	h.Agents, h.Err = append(h.Agents, written...), err
 	roots, err := os.ReadDir(path.Join(dataRoot, "domains"))
 	if err != nil {
 		return h // no domain has been yet; an ask brings its own workspace
@@ -87,6 +92,8 @@ func Evaluate(h *Host, ask *wire.Ask, command string) *View {
 	nowhere := v.locate(ask)
 	var marks string
 	switch {
+	case h.Err != nil:
+		v.Err = fmt.Errorf("what agents write to is not known: %w", h.Err)
 	case nowhere != nil:
 		v.Err = nowhere
 	case !utf8.ValidString(command) || strings.ContainsRune(command, 0):

@@ -402,6 +402,41 @@ func TestFromEnvironment(t *testing.T) {
 	}
 }
 
+// What a sandbox was given to write to beside its workspace holds no program of
+// the developer's: not by name, by path, by link, nor as a single file; and
+// without the list nothing runs.
+func TestWrittenTo(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	root := t.TempDir()
+	given := filepath.Join(f.base, "other")
+	single := f.bin + "/toolx"
+	must(t, os.Symlink(given+"/tool", f.bin+"/other"))
+	must(t, domain.RecordWritten(root, []string{given, single}))
+	f.host = FromEnvironment(root)
+	f.host.Home = ""
+	f.host.Path = given + ":" + f.bin
+	if v := f.view("tool status"); v.Err != nil || !v.Automatic || v.Program != f.bin+"/tool" {
+		t.Errorf("by name: %q, automatic %v, %v", v.Program, v.Automatic, v.Err)
+	}
+	for _, command := range []string{given + "/tool", "other", single, "toolx"} {
+		if v := f.view(command); v.Err == nil {
+			t.Errorf("%s runs as %q", command, v.Program)
+		}
+	}
+	if p := f.host.CleanPath(f.ask); p != f.bin {
+		t.Errorf("PATH is %q", p)
+	}
+	if leads := f.host.Leads(f.ask); !leads(given+"/x.so") || leads(f.bin) {
+		t.Error("a variable that names the directory is not seen, or another is")
+	}
+	must(t, os.WriteFile(filepath.Join(root, "written-to"), []byte("junk"), 0o600))
+	f.host = FromEnvironment(root)
+	if v := f.view("tool status"); v.Err == nil || v.Automatic {
+		t.Errorf("without the list it runs: %+v", v)
+	}
+}
+
 // FuzzEvaluate looks for a command that would run without a person and is not
 // just the prefix with words after it.
 func FuzzEvaluate(f *testing.F) {

@@ -244,12 +244,22 @@ func TestHeadless(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan harness.Result, 1)
-		go func() { ended <- harness.Do(h.Command(ctx, "lazaret", "console", "--headless")) }()
-		h.Detached(ws, "box", harness.Debian, "sleep", "600")
+		tools := filepath.Join(h.Home, "tools")
+		h.Run("mkdir", tools).OK(t)
+		desk := h.Command(ctx, "lazaret", "console", "--headless")
+		for i, e := range desk.Env {
+			if path, ok := strings.CutPrefix(e, "PATH="); ok {
+				desk.Env[i] = "PATH=" + tools + ":" + path
+			}
+		}
+		go func() { ended <- harness.Do(desk) }()
+		h.Detached(ws, "box", "-v", tools+":/tools", harness.Debian, "sleep", "600")
+		// The first on the desk's PATH, and the agent's to write.
+		h.Podman("exec", "box", "sh", "-c", "printf '#!/bin/sh\necho agent' >/tools/uname && chmod +x /tools/uname").OK(t)
 		if out := wait(t, ask(t, h, "--", "uname", "-s")).OK(t); out != "Linux" {
 			t.Errorf("got %q", out)
 		}
-		for _, command := range []string{"id", "uname; id", "uname *", "./uname", "/workspace/uname"} {
+		for _, command := range []string{"id", "uname; id", "uname *", "./uname", "/workspace/uname", tools + "/uname"} {
 			r := wait(t, ask(t, h, "--timeout", "2s", command))
 			if r.Code != 124 {
 				t.Errorf("%s: exit %d, %s", command, r.Code, r.Stderr)
