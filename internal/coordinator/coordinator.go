@@ -150,7 +150,7 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	defer c.broker.Close()
 	alerting, endAlerts := context.WithCancel(ctx)
 	defer endAlerts()
-	go (&alerter{log: log, unattended: c.broker.Unattended, notify: c.notify}).run(alerting, alerts)
+	go (&alerter{log: log, unattended: c.broker.Unattended, notify: c.notify, withdraw: c.withdraw}).run(alerting, alerts)
 	c.adopt(ctx)
 	if err := network.Clean(ctx, c.networkDir(), log); err != nil {
 		log.Error("remove a killed coordinator's network", "error", err)

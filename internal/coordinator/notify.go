@@ -27,42 +27,74 @@ const (
 	maxNotified = 100
 )
 
-// alerter calls a person when requests wait that no console is there for.
+// alerter calls a person when requests wait that no console is there for, until
+// they do not any more.
 type alerter struct {
 	log        *slog.Logger
 	unattended func() (oldest wire.Ask, n int)
 	// notify shows a notification in the place of one that notify has shown, or a
 	// new one for 0, and returns its id.
 	notify func(ctx context.Context, last uint32, ask *wire.Ask, n int) (id uint32, err error)
+	// withdraw takes one away.
+	withdraw func(ctx context.Context, id uint32) error
 }
 
-// run looks each time that alerts has a token, until ctx ends. Where there is no
-// desktop, only the log tells.
+// run looks when alerts has a token, and as long as a notification shows, until
+// ctx ends. Where there is no desktop, only the log tells.
 func (a *alerter) run(ctx context.Context, alerts <-chan struct{}) {
-	pause := func(d time.Duration) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(d):
+	var shown uint32      // 0 for none
+	var next time.Time    // when another one may come
+	var look *time.Ticker // while there is something to look for
+	due := false
+	defer func() {
+		if look != nil {
+			look.Stop()
 		}
-	}
-	var last uint32
+		a.clear(context.WithoutCancel(ctx), shown)
+	}()
 	for {
+		var tick <-chan time.Time
+		if look != nil {
+			tick = look.C
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-alerts:
-		}
-		pause(alertAfter)
-		ask, n := a.unattended()
-		if n == 0 || ctx.Err() != nil {
+			due = true
+			if look == nil {
+				look = time.NewTicker(alertAfter)
+			}
 			continue
+		case <-tick:
 		}
-		if id, err := a.notify(ctx, last, &ask, n); err != nil {
-			a.log.Debug("no desktop notification", "error", err)
-		} else {
-			last = id
+		ask, n := a.unattended()
+		switch {
+		case n == 0:
+			a.clear(ctx, shown)
+			shown, due = 0, false
+		case due && !time.Now().Before(next):
+			id, err := a.notify(ctx, shown, &ask, n)
+			if err != nil {
+				a.log.Debug("no desktop notification", "error", err)
+			} else {
+				shown = id
+			}
+			due, next = false, time.Now().Add(alertEvery)
 		}
-		pause(alertEvery)
+		if !due && shown == 0 {
+			look.Stop()
+			look = nil
+		}
+	}
+}
+
+func (a *alerter) clear(ctx context.Context, id uint32) {
+	if id == 0 {
+		return
+	}
+	if err := a.withdraw(ctx, id); err != nil {
+		a.log.Debug("withdraw a desktop notification", "error", err)
 	}
 }
 
@@ -74,6 +106,27 @@ func (c *Coordinator) notify(ctx context.Context, last uint32, ask *wire.Ask, n 
 	return notifyAt(ctx, busAddress(c.spec.RealUID), c.spec.RealUID, last, ask, n)
 }
 
+// withdraw is an alerter's.
+func (c *Coordinator) withdraw(ctx context.Context, id uint32) error {
+	return withdrawAt(ctx, busAddress(c.spec.RealUID), c.spec.RealUID, id)
+}
+
+const (
+	notificationsName = "org.freedesktop.Notifications"
+	notificationsPath = "/org/freedesktop/Notifications"
+)
+
+func withdrawAt(ctx context.Context, address string, uid int, id uint32) error {
+	ctx, cancel := context.WithTimeout(ctx, notifyTime)
+	defer cancel()
+	conn, err := dialBus(ctx, address, uid)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // nothing is in flight
+	return conn.Object(notificationsName, notificationsPath).CallWithContext(ctx, notificationsName+".CloseNotification", 0, id).Err
+}
+
 func notifyAt(ctx context.Context, address string, uid int, last uint32, ask *wire.Ask, n int) (id uint32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, notifyTime)
 	defer cancel()
@@ -83,8 +136,8 @@ func notifyAt(ctx context.Context, address string, uid int, last uint32, ask *wi
 	}
 	defer func() { _ = conn.Close() }() // nothing is in flight
 	title, body := notification(ask, n)
-	call := conn.Object("org.freedesktop.Notifications", "/org/freedesktop/Notifications").CallWithContext(ctx,
-		"org.freedesktop.Notifications.Notify", 0, "Lazaret", last, "", title, body, []string{}, map[string]dbus.Variant{}, int32(-1))
+	call := conn.Object(notificationsName, notificationsPath).CallWithContext(ctx,
+		notificationsName+".Notify", 0, "Lazaret", last, "", title, body, []string{}, map[string]dbus.Variant{}, int32(-1))
 	if err := call.Store(&id); err != nil {
 		return 0, fmt.Errorf("show a notification: %w", err)
 	}

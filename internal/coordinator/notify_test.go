@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -40,6 +41,11 @@ func (d *desktop) Notify(app string, replaces uint32, icon, title, body string, 
 	return 77, nil
 }
 
+func (d *desktop) CloseNotification(id uint32) *dbus.Error {
+	d.calls <- []any{id}
+	return nil
+}
+
 func TestNotify(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -67,30 +73,36 @@ func TestNotify(t *testing.T) {
 			t.Errorf("argument %d is %q, want %q", i, got, want[i])
 		}
 	}
+	if err := withdrawAt(ctx, address, os.Getuid(), 77); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-d.calls; len(got) != 1 || got[0] != uint32(77) {
+		t.Errorf("withdrawn: %v", got)
+	}
 	if _, err := notifyAt(ctx, "unix:path=/nonexistent", os.Getuid(), 0, ask, 1); err == nil {
 		t.Error("no bus, no error")
 	}
 }
 
 // A burst is one notification, and the next one comes half a minute later, if
-// somebody still waits then.
+// somebody still waits then; what nobody waits for any more is taken away.
 func TestAlertsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		waiting := 0
-		type shown struct {
-			last uint32
-			n    int
-		}
-		var all []shown
+		waiting, fails := 0, false
+		var all []string
 		a := &alerter{
 			log:        slog.New(slog.DiscardHandler),
 			unattended: func() (wire.Ask, int) { return wire.Ask{}, waiting },
 			notify: func(_ context.Context, last uint32, _ *wire.Ask, n int) (uint32, error) {
-				all = append(all, shown{last, n})
-				if len(all) == 3 {
+				all = append(all, fmt.Sprintf("%d in the place of %d", n, last))
+				if fails {
 					return 0, errors.New("no desktop")
 				}
 				return 7, nil
+			},
+			withdraw: func(_ context.Context, id uint32) error {
+				all = append(all, fmt.Sprintf("%d taken away", id))
+				return nil
 			},
 		}
 		alerts := make(chan struct{}, 1)
@@ -101,13 +113,14 @@ func TestAlertsAreFew(t *testing.T) {
 			default:
 			}
 		}
-		after := func(d time.Duration, want ...shown) {
+		after := func(d time.Duration, want ...string) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
 			if !slices.Equal(all, want) {
-				t.Fatalf("shown %v, want %v", all, want)
+				t.Fatalf("after %s %q, want %q", d, all, want)
 			}
+			all = nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -115,22 +128,35 @@ func TestAlertsAreFew(t *testing.T) {
 		ask()
 		after(0)
 		waiting = 0 // a rule answered
-		after(alertAfter)
+		after(2 * alertAfter)
 		for range 100 {
 			ask()
 		}
-		after(alertAfter, shown{0, 100})
+		after(2*alertAfter, "100 in the place of 0")
 		ask()
-		after(alertEvery-time.Millisecond, shown{0, 100})
-		after(alertAfter+time.Millisecond, shown{0, 100}, shown{7, 101})
-		after(10*alertEvery, shown{0, 100}, shown{7, 101}) // not again for what is known
-		for range 2 {
+		after(alertEvery - 3*alertAfter)
+		after(3*alertAfter, "101 in the place of 7")
+		after(10 * alertEvery) // not again for what is known
+		waiting = 0            // answered
+		after(2*alertAfter, "7 taken away")
+		after(10 * alertEvery)
+		// Requests that come one after the other put nothing off.
+		for range 20 {
 			ask()
-			time.Sleep(alertAfter + alertEvery)
+			time.Sleep(2 * alertAfter / 5)
 		}
-		after(0, shown{0, 100}, shown{7, 101}, shown{7, 102}, shown{7, 103}) // one that failed hinders none
+		after(0, "3 in the place of 0")
+		waiting = 0
+		after(alertEvery, "7 taken away")
+		fails = true
+		ask()
+		after(2*alertAfter, "1 in the place of 0")
+		fails = false
+		ask()
+		after(alertEvery+alertAfter, "2 in the place of 0") // one that failed hinders none
 		cancel()
 		<-ended
+		after(0, "7 taken away") // and none outlives the coordinator
 	})
 }
 
