@@ -13,6 +13,10 @@ import (
 // is the key.
 const escTime = 60 * time.Millisecond
 
+// restTime is the same where more than an ESC has come: over a slow line the end
+// of an arrow key or of a terminal's answer, "A", must not come to stand alone.
+const restTime = 2 * time.Second
+
 // maxPaste bounds a paste into a prompt, in bytes.
 const maxPaste = 64 << 10
 
@@ -47,7 +51,11 @@ func (k *keys) take(b []byte, now time.Time, m *prompt.Model) {
 
 // time ends the wait for the rest of a sequence.
 func (k *keys) time(now time.Time, m *prompt.Model) {
-	if len(k.tail) == 0 || now.Sub(k.since) < escTime {
+	wait := escTime
+	if len(k.tail) > 1 {
+		wait = restTime
+	}
+	if len(k.tail) == 0 || now.Sub(k.since) < wait {
 		return
 	}
 	if len(k.tail) == 1 && k.tail[0] == esc {
