@@ -35,6 +35,9 @@ const maxBacklog = 4 << 20
 // maxTail bounds a sequence that is held back until it is complete.
 const maxTail = 64 << 10
 
+// maxAnswers bounds the emulator's answers that wait to be taken.
+const maxAnswers = 256
+
 // tick is how often a prompt is drawn without a key.
 const tick = 100 * time.Millisecond
 
@@ -144,11 +147,13 @@ func (r *relay) run(ctx context.Context) error {
 	}
 	defer stop()
 	go r.feed(done)
-	answers := make(chan []byte)
+	// The emulator answers in the middle of a write, which is this goroutine's: who
+	// takes the answers must never wait for it.
+	answers := make(chan []byte, maxAnswers)
 	go r.shadow.drain(func(b []byte) {
 		select {
 		case answers <- b:
-		case <-done:
+		default: // so many questions at once are nobody's
 		}
 	})
 	signals := make(chan os.Signal, 16)

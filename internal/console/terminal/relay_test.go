@@ -189,6 +189,20 @@ func TestPromptInBetween(t *testing.T) {
 	}
 }
 
+// Many questions to the terminal at once, as editors ask them at their start, hold
+// up neither the agent's output nor the person.
+func TestManyQuestionsAtOnce(t *testing.T) {
+	t.Parallel()
+	u := sit(t, `q='\033[c\033[6n\033[5n\033[>c'; q=$q$q$q$q; q=$q$q$q$q; stty raw -echo; printf "$q$q$q$q$q$q"; printf '\033[2Jagent>'; exec sleep 60`)
+	u.sees("agent>")
+	answers, _ := u.asks("after them")
+	fresh()
+	u.types("d")
+	if a := u.waits(answers); a.Verb != prompt.Deny {
+		t.Errorf("answer %+v", a)
+	}
+}
+
 // The agent's output waits while a prompt shows, and a request that is gone takes
 // the prompt away.
 func TestPromptGoes(t *testing.T) {
