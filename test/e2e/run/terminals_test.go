@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ type pane struct {
 
 // tmux runs one of tmux's commands on the test's own server.
 func tmux(h *harness.Harness, args ...string) harness.Result {
-	return h.Run("tmux", append([]string{"-L", "lazaret-run", "-f", "/dev/null"}, args...)...)
+	return h.Run("tmux", append([]string{"-S", filepath.Join(h.Home, "tmux.sock"), "-f", "/dev/null"}, args...)...)
 }
 
 // open starts a script in a new terminal of 80 columns and 24 rows.
