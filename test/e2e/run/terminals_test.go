@@ -152,8 +152,11 @@ func TestTerminals(t *testing.T) {
 		b.types("-l", "clear; stty size; sleep 100")
 		b.types("Enter")
 		b.sees("24 80")
-		b.types("C-z")
-		b.sees("Stopped")
+		h.Eventually("the agent's program stops", patience, func() bool { // once it has begun
+			b.types("C-z")
+			time.Sleep(200 * time.Millisecond)
+			return strings.Contains(b.screen(), "Stopped")
+		})
 		b.types("-l", "kill -9 %1; clear")
 		b.types("Enter")
 		tmux(h, "resize-window", "-t", "b", "-x", "70", "-y", "20").OK(t)
