@@ -288,6 +288,10 @@ func (c *Coordinator) guardOptions(req *wire.PrepareRequest) gitsentry.Options {
 	}
 }
 
+// ownBranchOnly keeps gc in branch mode from what it may not do: writing all
+// branches into packed-refs, and the logs of others.
+const ownBranchOnly = "\n[gc]\n\tpackRefs = false\n\treflogExpire = never\n\treflogExpireUnreachable = never\n"
+
 func (c *Coordinator) newGuard(ctx context.Context, req *wire.PrepareRequest) (*guard, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -307,8 +311,11 @@ func (c *Coordinator) newGuard(ctx context.Context, req *wire.PrepareRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	if req.Git == "branch" && (o.GitDir == "" || o.WorktreeName == "") {
-		return nil, fmt.Errorf("the agent's worktree %s is not one of the repository: remove it by lazaret git drop", o.Workspace)
+	if req.Git == "branch" {
+		if o.GitDir == "" || o.WorktreeName == "" {
+			return nil, fmt.Errorf("the agent's worktree %s is not one of the repository: remove it by lazaret git drop", o.Workspace)
+		}
+		o.ConfigSuffix += ownBranchOnly
 	}
 	for _, d := range []string{o.Mountpoint, o.MemoryDir, o.ShadowDir} {
 		if err := os.MkdirAll(d, 0o700); err != nil {

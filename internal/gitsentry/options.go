@@ -44,7 +44,7 @@ type Options struct {
 	GitDir       string `json:"git_dir,omitempty"`
 	WorktreeName string `json:"worktree_name,omitempty"`
 	// ConfigSuffix is shown at the end of GitDir's config: where the working tree
-	// of a submodule is in the sandbox.
+	// of a submodule is in the sandbox, and what gc leaves alone there.
 	ConfigSuffix string `json:"config_suffix,omitempty"`
 	// Branch, for Git == "branch", is the only branch that may be written.
 	Branch string `json:"branch,omitempty"`
