@@ -61,7 +61,7 @@ func (s Side) Start(t *testing.T, name string, args ...string) {
 }
 
 // execTime is for a whole script inside, on a busy machine.
-const execTime = 15 * time.Minute
+const execTime = 35 * time.Minute
 
 // Exec is podman exec in a container that Start made.
 func (s Side) Exec(name string, args ...string) harness.Result {
