@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/lazaret-dev/lazaret/internal/config"
+	"github.com/lazaret-dev/lazaret/internal/netrule"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
@@ -74,7 +75,7 @@ func changeNet(c *cli.Context, deny bool) error {
 	}
 	req := wire.NetworkRequest{Version: wire.Version}
 	for _, arg := range c.Args().Slice() {
-		r, err := config.ParseRule(arg)
+		r, err := netrule.Parse(arg)
 		if err != nil {
 			return usageError("%w", err)
 		}

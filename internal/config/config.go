@@ -22,6 +22,8 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/lazaret-dev/lazaret/internal/spell"
 )
 
 // WorkspaceFile is the name of the workspace's own file, directly in it.
@@ -112,7 +114,7 @@ func (v Volume) String() string {
 	return s
 }
 
-// Network is [profiles.<name>.network]; entries of the lists parse with ParseRule.
+// Network is [profiles.<name>.network]; entries of the lists parse with netrule.Parse.
 type Network struct {
 	Mode     string // filtered, learn, none or open
 	ModeSet  bool   // some file sets mode, as opposed to the default
@@ -494,7 +496,7 @@ func finish(o Options, set *settings, entries []Layer) (*Config, error) {
 		errs = append(errs, &Error{
 			File: at.File, Line: at.Line, Key: "general.default_profile",
 			Why:     fmt.Sprintf("no profile %q is configured", c.General.DefaultProfile),
-			Allowed: strings.Join(c.Profiles(), ", "), Nearest: nearest(c.General.DefaultProfile, c.Profiles()),
+			Allowed: strings.Join(c.Profiles(), ", "), Nearest: spell.Nearest(c.General.DefaultProfile, c.Profiles()),
 		})
 	}
 	if err := errs.orNil(); err != nil {
@@ -530,7 +532,7 @@ func (c *Config) Profiles() []string {
 func (c *Config) Profile(name string) (*Profile, error) {
 	if _, ok := c.set.profiles[name]; !ok {
 		msg := fmt.Sprintf("unknown profile %q (known: %s", printable(name), strings.Join(c.Profiles(), ", "))
-		if n := nearest(name, c.Profiles()); n != "" {
+		if n := spell.Nearest(name, c.Profiles()); n != "" {
 			msg += fmt.Sprintf("; did you mean %q?", n)
 		}
 		return nil, errors.New(msg + ")")

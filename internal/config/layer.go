@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/lazaret-dev/lazaret/internal/spell"
 )
 
 // Origin says who set a value. The zero Origin is Lazaret's built-in default.
@@ -206,7 +208,7 @@ func (p *parser) unknown(path toml.Key, name string, v any, t *table) {
 		e.Why = "unknown table"
 	}
 	parent := path[:len(path)-1]
-	if n := nearest(name, t.names()); n != "" {
+	if n := spell.Nearest(name, t.names()); n != "" {
 		e.Nearest = n
 		if len(parent) > 0 {
 			e.Nearest = parent.String() + "." + n
@@ -240,7 +242,7 @@ func elsewhere(name string, root *table) string {
 		}
 	}
 	walk("", root)
-	return full[nearest(name, leaves)]
+	return full[spell.Nearest(name, leaves)]
 }
 
 func (p *parser) set(path toml.Key, v any) {
@@ -284,7 +286,7 @@ func (p *parser) field(path toml.Key, v any, f *field) {
 
 func (p *parser) str(path toml.Key, s string, f *field) {
 	if f.allowed != nil && !slices.Contains(f.allowed, s) {
-		p.fail(path, "", Error{Why: fmt.Sprintf("bad value %q", s), Allowed: strings.Join(f.allowed, ", "), Nearest: nearest(s, f.allowed)})
+		p.fail(path, "", Error{Why: fmt.Sprintf("bad value %q", s), Allowed: strings.Join(f.allowed, ", "), Nearest: spell.Nearest(s, f.allowed)})
 		return
 	}
 	if s, ok := p.fix(path, "", s, f); ok {

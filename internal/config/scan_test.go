@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/lazaret-dev/lazaret/internal/netrule"
 )
 
 func TestScanFindsLines(t *testing.T) {
@@ -139,7 +141,7 @@ func FuzzLoad(f *testing.F) {
 				t.Errorf("mask %s is gone", m)
 			}
 		}
-		if more := uncovered(get[[]string](with, "profiles.default.network.allow"), get[[]string](without, "profiles.default.network.allow")); len(more) > 0 {
+		if more := netrule.Uncovered(get[[]string](with, "profiles.default.network.allow"), get[[]string](without, "profiles.default.network.allow")); len(more) > 0 {
 			t.Errorf("allowed: %q", more)
 		}
 		if mode := get[string](with, "profiles.closed.network.mode"); mode != "none" {

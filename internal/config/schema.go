@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/lazaret-dev/lazaret/internal/netrule"
 )
 
 // kind is the TOML type of a field, and with it the Go type of its value.
@@ -131,7 +133,7 @@ func profileTable(home string) *table {
 	}
 	free := checked(func(s string) error { _, err := expand(s, home, exampleVars); return err })
 	volume := checked(func(s string) error { return checkVolume(s, home) })
-	rule := func(s string) (string, error) { r, err := ParseRule(s); return r.String(), err }
+	rule := func(s string) (string, error) { r, err := netrule.Parse(s); return r.String(), err }
 	return &table{
 		fields: []field{
 			{name: "image", fix: image(home)},

@@ -7,6 +7,8 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/lazaret-dev/lazaret/internal/netrule"
 )
 
 // isRestriction names the lists that only take something away from the agent.
@@ -60,7 +62,7 @@ func loosens(without, with *settings, key, group, profile string) string {
 	case "profiles.*.masks", "profiles.*.read_only":
 		return gone(missing(toStrings(old), toStrings(now)))
 	case "profiles.*.network.deny":
-		return gone(uncovered(toStrings(old), toStrings(now)))
+		return gone(netrule.Uncovered(toStrings(old), toStrings(now)))
 	case "profiles.*.network.mode":
 		rank := []string{"open", "learn", "filtered", "none"}
 		if slices.Index(rank, now.(string)) < slices.Index(rank, old.(string)) {
@@ -73,7 +75,7 @@ func loosens(without, with *settings, key, group, profile string) string {
 		if get[string](without, "profiles."+profile+".network.mode") != "filtered" {
 			return ""
 		}
-		if more := uncovered(toStrings(now), toStrings(old)); len(more) > 0 {
+		if more := netrule.Uncovered(toStrings(now), toStrings(old)); len(more) > 0 {
 			return "allows " + quoteList(more) + ", which nothing allows so far"
 		}
 		return ""

@@ -4,7 +4,7 @@ package wire
 // for the same.
 type Network struct {
 	Mode  string   `json:"mode"`            // "filtered" or "learn"
-	Allow []string `json:"allow,omitempty"` // entries for config.ParseRule
+	Allow []string `json:"allow,omitempty"` // entries for netrule.Parse
 	Deny  []string `json:"deny,omitempty"`
 	// Sidecar is the program that runs the Network Sidecar, absolute.
 	Sidecar string `json:"sidecar"`

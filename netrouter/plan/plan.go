@@ -1,6 +1,6 @@
 // Package plan owns what the Network Sidecar is told, and what follows from it:
 // which names and addresses the sandboxes of a domain may reach. It is pure: no
-// socket, no clock, no file but the presets that it embeds.
+// socket, no clock, no file.
 package plan
 
 import (
@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lazaret-dev/lazaret/internal/config"
+	"github.com/lazaret-dev/lazaret/internal/netrule"
 )
 
 // Modes of a Config.
@@ -36,7 +36,7 @@ func Range() netip.Prefix { return netip.MustParsePrefix("198.18.0.0/15") }
 // sidecar makes the kernel as this says, whatever was there before.
 type Config struct {
 	Mode      string       `json:"mode"`
-	Allow     []string     `json:"allow"` // entries for config.ParseRule
+	Allow     []string     `json:"allow"` // entries for netrule.Parse, without presets
 	Deny      []string     `json:"deny"`  // win over allow
 	Sandboxes []Sandbox    `json:"sandboxes"`
 	Resolver  netip.Addr   `json:"resolver"`   // whom the forwarder asks, by the uplink
@@ -116,7 +116,7 @@ func Compile(c Config) (*Policy, error) {
 		{"allow", c.Allow, &p.allow, &p.Nets, &p.Endpoints},
 		{"deny", c.Deny, &p.deny, &p.DeniedNets, &p.DeniedEndpoints},
 	} {
-		rules, err := expand(l.entries)
+		rules, err := parse(l.entries)
 		if err != nil {
 			return nil, fmt.Errorf("network %s: %w", l.what, err)
 		}
@@ -162,26 +162,21 @@ func checkSandboxes(all []Sandbox) error {
 	return errors.Join(errs...)
 }
 
-// expand parses entries and puts the presets' own in their place.
-func expand(entries []string) ([]config.Rule, error) {
-	var out []config.Rule
-	for _, e := range entries {
-		r, err := config.ParseRule(e)
-		if err != nil {
-			return nil, err
-		}
-		if r.Preset == "" {
-			out = append(out, r)
-			continue
-		}
-		more, err := preset(r.Preset)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, more...)
+// parse reads entries.
+func parse(entries []string) ([]netrule.Rule, error) {
+	if len(entries) > MaxRules {
+		return nil, fmt.Errorf("%d entries are more than %d", len(entries), MaxRules)
 	}
-	if len(out) > MaxRules {
-		return nil, fmt.Errorf("%d entries are more than %d", len(out), MaxRules)
+	out := make([]netrule.Rule, 0, len(entries))
+	for _, e := range entries {
+		r, err := netrule.Parse(e)
+		if err == nil && r.Preset != "" {
+			err = fmt.Errorf("%s is a name for entries, not one", r.Preset)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
 	}
 	return out, nil
 }
@@ -207,7 +202,7 @@ func merge(all []netip.Prefix) []netip.Prefix {
 // Name is a DNS name as rules spell it: lower case, without the last dot. ok is
 // false for what can be no host's name, which nothing allows.
 func Name(s string) (name string, ok bool) {
-	r, err := config.ParseRule(strings.TrimSuffix(strings.ToLower(s), "."))
+	r, err := netrule.Parse(strings.TrimSuffix(strings.ToLower(s), "."))
 	return r.Host, err == nil && r.Host != "" && !r.Wildcard && r.Port == 0
 }
 
@@ -321,6 +316,10 @@ const (
 	WouldBlock = "would-block" // learn mode let it pass
 )
 
+// Ended is the reason of an Event that tells of the end of a flow, and what went
+// through it, after one that told of its beginning.
+const Ended = "ended"
+
 // Event is one decision, for the log.
 type Event struct {
 	Time    string     `json:"time"`
@@ -331,8 +330,8 @@ type Event struct {
 	Addr    netip.Addr `json:"addr,omitzero"`
 	Port    uint16     `json:"port,omitempty"`
 	Proto   string     `json:"proto,omitempty"`
-	Up      int64      `json:"bytes_up,omitempty"`
-	Down    int64      `json:"bytes_down,omitempty"`
+	Up      int64      `json:"bytes_up,omitempty"`   // from the sandbox; of HTTP the bodies'
+	Down    int64      `json:"bytes_down,omitempty"` // to it
 	Reason  string     `json:"reason,omitempty"`
 	Source  netip.Addr `json:"-"` // the sandbox's address
 }

@@ -2,11 +2,10 @@ package plan
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/lazaret-dev/lazaret/internal/config"
+	"github.com/lazaret-dev/lazaret/internal/netrule"
 )
 
 func compile(t *testing.T, mode string, allow, deny []string) *Policy {
@@ -100,32 +99,12 @@ func TestCompileRefuses(t *testing.T) {
 		"not the sidecar's": {Mode: "open", Resolver: good},
 		"resolver":          {Mode: Filtered},
 		"IPv6":              {Mode: Filtered, Resolver: good, Allow: []string{"2001:db8::/32"}},
+		"not one":           {Mode: Filtered, Resolver: good, Allow: []string{"@debian"}},
 		"every address":     {Mode: Filtered, Resolver: good, Allow: []string{"0.0.0.0/0"}},
 		"not one of ours":   {Mode: Filtered, Resolver: good, Sandboxes: []Sandbox{{Addr: netip.MustParseAddr("10.0.0.1"), Gateway: netip.MustParseAddr("198.18.0.1")}}},
 	} {
 		if _, err := Compile(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v", want, err)
-		}
-	}
-}
-
-func TestPresets(t *testing.T) {
-	t.Parallel()
-	for name, host := range map[string]string{
-		"@debian": "deb.debian.org", "@npm": "registry.npmjs.org", "@pypi": "files.pythonhosted.org", "@go": "proxy.golang.org",
-		"@github": "github.com", "@anthropic": "api.anthropic.com", "@openai": "api.openai.com", "@google-ai": "generativelanguage.googleapis.com",
-	} {
-		rules, err := preset(name)
-		if err != nil || !slices.ContainsFunc(rules, func(r config.Rule) bool { return r.Host == host && r.Port == 443 }) {
-			t.Errorf("%s: %v, %v", name, rules, err)
-		}
-		for _, r := range rules {
-			if r.Port == 0 || r.Wildcard {
-				t.Errorf("%s: %s is wider than it needs to be", name, r)
-			}
-		}
-		if p := compile(t, Filtered, []string{name}, nil); !p.Lookup(host).Has(443) {
-			t.Errorf("%s does not allow %s", name, host)
 		}
 	}
 }
@@ -156,11 +135,11 @@ func FuzzRules(f *testing.F) {
 			return
 		}
 		ports := p.Lookup(n)
-		r, err := config.ParseRule(allow)
+		r, err := netrule.Parse(allow)
 		if err == nil && r.Host != "" && ports.Any() && n != r.Host && !strings.HasSuffix(n, "."+r.Host) {
 			t.Errorf("%q allows %q", allow, n)
 		}
-		d, err := config.ParseRule(deny)
+		d, err := netrule.Parse(deny)
 		if err == nil && d.Host == n && !d.Wildcard && d.Port == 0 && ports.Any() {
 			t.Errorf("%q does not deny %q", deny, n)
 		}

@@ -28,6 +28,7 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/nsutil"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 	"github.com/lazaret-dev/lazaret/netrouter/plan"
+	"github.com/lazaret-dev/lazaret/netrouter/presets"
 )
 
 // repairPause is the time before another try to start what has ended.
@@ -111,6 +112,9 @@ func Start(ctx context.Context, o Options) (_ *Network, err error) {
 	if _, err := n.push(ctx); err != nil {
 		return nil, err
 	}
+	if err := nsutil.Do(n.ns, func() error { return sysctl("netfilter/nf_conntrack_acct", "1") }); err != nil {
+		o.Log.Warn("the network log has no byte counts of what the sidecar does not carry itself", "error", err)
+	}
 	// Only now is anything passed on.
 	if err := nsutil.Do(n.ns, func() error { return sysctl("ipv4/ip_forward", "1") }); err != nil {
 		return nil, err
@@ -120,15 +124,25 @@ func Start(ctx context.Context, o Options) (_ *Network, err error) {
 	return n, nil
 }
 
-// Matches reports whether a container that asks for this may share the Network.
+// Matches reports whether a container that asks for this may share the Network: its
+// lists are those that hold, or add to them only what is allowed for the time
+// being, as they do once a person has put that into the profile.
 func (n *Network) Matches(r wire.Network) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	o := n.o.Request
-	return o.Mode == r.Mode && slices.Equal(o.Allow, r.Allow) && slices.Equal(o.Deny, r.Deny)
+	if o.Mode != r.Mode || !slices.Equal(o.Deny, r.Deny) {
+		return false
+	}
+	gone := slices.ContainsFunc(o.Allow, func(e string) bool { return !slices.Contains(r.Allow, e) })
+	return !gone && !slices.ContainsFunc(r.Allow, func(e string) bool {
+		return !slices.Contains(o.Allow, e) && !slices.Contains(n.session, wire.NetworkChange{Entry: e})
+	})
 }
 
 // config is what the sidecar is to be told. It needs n.mu.
-func (n *Network) config() plan.Config {
-	c := plan.Config{Mode: n.o.Request.Mode, Resolver: uplinkResolver(), HostAddrs: hostAddrs()}
+func (n *Network) config() (c plan.Config, err error) {
+	c = plan.Config{Mode: n.o.Request.Mode, Resolver: uplinkResolver(), HostAddrs: hostAddrs()}
 	c.Allow, c.Deny = slices.Clone(n.o.Request.Allow), slices.Clone(n.o.Request.Deny)
 	for _, ch := range n.session {
 		if ch.Deny {
@@ -137,11 +151,16 @@ func (n *Network) config() plan.Config {
 			c.Allow = append(c.Allow, ch.Entry)
 		}
 	}
+	for _, l := range []*[]string{&c.Allow, &c.Deny} {
+		if *l, err = presets.Expand(*l); err != nil {
+			return c, fmt.Errorf("network: %w", err)
+		}
+	}
 	for _, b := range n.boxes {
 		c.Sandboxes = append(c.Sandboxes, b.Sandbox)
 	}
 	slices.SortFunc(c.Sandboxes, func(a, b plan.Sandbox) int { return a.Index - b.Index })
-	return c
+	return c, nil
 }
 
 // hostAddrs are this machine's own IPv4 addresses, as far as they are known.
@@ -164,8 +183,12 @@ func (n *Network) push(ctx context.Context) (cut int, err error) {
 	n.pushing.Lock()
 	defer n.pushing.Unlock()
 	n.mu.Lock()
-	c, side := n.config(), n.side
+	side := n.side
+	c, err := n.config()
 	n.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
 	if side == nil {
 		return 0, errors.New("the network sidecar has ended and is being started again: try again")
 	}
@@ -350,10 +373,11 @@ func (n *Network) Change(ctx context.Context, add, remove []wire.NetworkChange) 
 		return slices.Contains(remove, c) || slices.ContainsFunc(add, func(a wire.NetworkChange) bool { return a.Entry == c.Entry })
 	})
 	n.session = append(session, add...)
-	c := n.config()
+	c, err := n.config()
 	if len(n.session) > 1024 {
 		err = errors.New("more than 1024 changes: put them into the profile")
-	} else {
+	}
+	if err == nil {
 		_, err = plan.Compile(c)
 	}
 	if err != nil {
@@ -397,7 +421,7 @@ func (n *Network) event(e plan.Event) {
 	if n.o.Event != nil {
 		n.o.Event(e)
 	}
-	if e.Verdict == plan.Allowed {
+	if e.Verdict == plan.Allowed || e.Reason == plan.Ended {
 		return
 	}
 	b := wire.NetworkBlocked{Name: e.Name, Port: e.Port, Proto: e.Proto, Count: 1, Last: e.Time, Would: e.Verdict == plan.WouldBlock}

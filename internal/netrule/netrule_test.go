@@ -1,11 +1,12 @@
-package config
+package netrule
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestParseRule(t *testing.T) {
+func TestParse(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ in, want string }{
 		{"example.org", "example.org"},
 		{"Example.ORG", "example.org"},
@@ -31,11 +32,11 @@ func TestParseRule(t *testing.T) {
 		{"@google-ai", "@google-ai"},
 	}
 	for _, tt := range tests {
-		r, err := ParseRule(tt.in)
+		r, err := Parse(tt.in)
 		if err != nil || r.String() != tt.want {
-			t.Errorf("ParseRule(%q) = %q, %v; want %q", tt.in, r, err, tt.want)
+			t.Errorf("Parse(%q) = %q, %v; want %q", tt.in, r, err, tt.want)
 		}
-		if again, err := ParseRule(r.String()); err != nil || again != r {
+		if again, err := Parse(r.String()); err != nil || again != r {
 			t.Errorf("%q does not read back: %v, %v", r, again, err)
 		}
 	}
@@ -50,16 +51,17 @@ func TestParseRule(t *testing.T) {
 		strings.Repeat("a", 64) + ".org", strings.Repeat("a.", 130) + "org",
 	}
 	for _, in := range refused {
-		if r, err := ParseRule(in); err == nil {
-			t.Errorf("ParseRule(%q) is accepted as %q", in, r)
+		if r, err := Parse(in); err == nil {
+			t.Errorf("Parse(%q) is accepted as %q", in, r)
 		}
 	}
-	if _, err := ParseRule("@debain"); !strings.Contains(err.Error(), `did you mean "@debian"?`) {
+	if _, err := Parse("@debain"); !strings.Contains(err.Error(), `did you mean "@debian"?`) {
 		t.Errorf("no hint: %v", err)
 	}
 }
 
 func TestRuleCovers(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		by, rule string
 		want     bool
@@ -91,8 +93,8 @@ func TestRuleCovers(t *testing.T) {
 		{"*.example.org", "@npm", false},
 	}
 	for _, tt := range tests {
-		by, err1 := ParseRule(tt.by)
-		rule, err2 := ParseRule(tt.rule)
+		by, err1 := Parse(tt.by)
+		rule, err2 := Parse(tt.rule)
 		if err1 != nil || err2 != nil {
 			t.Fatal(err1, err2)
 		}
@@ -102,16 +104,16 @@ func TestRuleCovers(t *testing.T) {
 	}
 }
 
-func FuzzParseRule(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, s := range []string{"example.org", "*.example.org:443", "192.0.2.0/24", "[2001:db8::1]:443", "@npm", "127.1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		r, err := ParseRule(s)
+		r, err := Parse(s)
 		if err != nil {
 			return
 		}
-		if again, err := ParseRule(r.String()); err != nil || again != r {
+		if again, err := Parse(r.String()); err != nil || again != r {
 			t.Errorf("%q reads as %q, which reads as %q, %v", s, r, again, err)
 		}
 		if !r.Covers(r) {

@@ -1,4 +1,6 @@
-package config
+// Package netrule owns the entries of a profile's network lists: how they are
+// written, and which of them says more than another.
+package netrule
 
 import (
 	"errors"
@@ -7,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lazaret-dev/lazaret/internal/spell"
 )
 
 // presets lists the names of ready-made host lists; the network sidecar owns
@@ -25,15 +29,15 @@ type Rule struct {
 	Port     uint16       // 0 = not limited by this rule
 }
 
-// ParseRule reads host, *.host, host:port, an address, a CIDR or @preset.
+// Parse reads host, *.host, host:port, an address, a CIDR or @preset.
 // Names are lower-cased, as DNS compares them so (RFC 4343).
-func ParseRule(s string) (Rule, error) {
+func Parse(s string) (Rule, error) {
 	if strings.HasPrefix(s, "@") {
 		if slices.Contains(presets(), s) {
 			return Rule{Preset: s}, nil
 		}
 		why := fmt.Sprintf("unknown preset %q (allowed: %s", s, strings.Join(presets(), ", "))
-		if n := nearest(s, presets()); n != "" {
+		if n := spell.Nearest(s, presets()); n != "" {
 			why += fmt.Sprintf("; did you mean %q?", n)
 		}
 		return Rule{}, errors.New(why + ")")
@@ -124,7 +128,7 @@ func parseName(s, host string, port uint16) (Rule, error) {
 	return r, nil
 }
 
-// String is the canonical spelling; ParseRule reads it back.
+// String is the canonical spelling; Parse reads it back.
 func (r Rule) String() string {
 	s := r.Preset
 	switch {
@@ -168,18 +172,18 @@ func (r Rule) Covers(other Rule) bool {
 	}
 }
 
-// uncovered returns the entries of list that nothing in by covers. Both hold
-// only entries that ParseRule accepted.
-func uncovered(list, by []string) []string {
+// Uncovered returns the entries of list that nothing in by covers. Both hold
+// only entries that Parse accepted.
+func Uncovered(list, by []string) []string {
 	var rules []Rule
 	for _, s := range by {
-		if r, err := ParseRule(s); err == nil {
+		if r, err := Parse(s); err == nil {
 			rules = append(rules, r)
 		}
 	}
 	var out []string
 	for _, s := range list {
-		r, err := ParseRule(s)
+		r, err := Parse(s)
 		if err != nil || !slices.ContainsFunc(rules, func(b Rule) bool { return b.Covers(r) }) {
 			out = append(out, s)
 		}
