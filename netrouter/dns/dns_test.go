@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -112,6 +113,41 @@ func TestWanted(t *testing.T) {
 		if got := wanted(p.Lookup(name), a, 0); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
+	}
+}
+
+// One sandbox's questions do not use up another's, at once or in a second.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	clock := time.Unix(1e9, 0)
+	r := New(new(table), func(plan.Event) {})
+	r.now = func() time.Time { return clock }
+	s := &server{r: r, buckets: map[netip.Addr]*bucket{}}
+	a, b := netip.MustParseAddr("198.18.0.2"), netip.MustParseAddr("198.18.0.6")
+	asked := func(source netip.Addr, answered bool) (n int) {
+		for range 2 * burst {
+			if s.take(source) {
+				n++
+				if answered {
+					s.leave(source)
+				}
+			}
+		}
+		return n
+	}
+	if n := asked(a, true); n != burst {
+		t.Errorf("%d questions at once, want %d", n, burst)
+	}
+	clock = clock.Add(time.Second)
+	if n := asked(a, true); n != rate {
+		t.Errorf("%d questions a second later, want %d", n, rate)
+	}
+	if n := asked(b, false); n != perSource {
+		t.Errorf("%d questions without an answer, want %d", n, perSource)
+	}
+	s.leave(b)
+	if !s.take(b) || s.take(b) {
+		t.Error("an answer does not make room for one question")
 	}
 }
 

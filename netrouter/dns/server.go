@@ -3,6 +3,7 @@ package dns
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -18,8 +19,10 @@ const (
 	// names are a way out for data where a rule allows all below one.
 	rate  = 200
 	burst = 2000
-	// inFlight bounds the questions that wait for an answer.
-	inFlight = 1024
+	// inFlight bounds the questions that wait for an answer, perSource those of one
+	// sandbox: none keeps the others from asking.
+	inFlight  = 1024
+	perSource = 256
 	// patience bounds one question in all.
 	patience = 12 * time.Second
 )
@@ -34,8 +37,9 @@ type server struct {
 }
 
 type bucket struct {
-	tokens float64
-	last   time.Time
+	tokens  float64
+	last    time.Time
+	waiting int
 }
 
 // Serve answers on a socket of each kind until ctx ends or one of them fails.
@@ -57,15 +61,16 @@ func (r *Resolver) Serve(ctx context.Context, pc net.PacketConn, ln net.Listener
 
 func (s *server) handle(ctx context.Context, w dns.ResponseWriter, q *dns.Msg) {
 	source := addrOf(w.RemoteAddr())
+	if !s.take(source) {
+		_ = w.WriteMsg(reply(q, dns.RcodeRefused, "too many questions in a short time")) // gone, or it asks again
+		return
+	}
+	defer s.leave(source)
 	select {
 	case s.gate <- struct{}{}:
 		defer func() { <-s.gate }()
 	default:
-		_ = w.WriteMsg(reply(q, dns.RcodeRefused, "too many questions at one time")) // gone, or it asks again
-		return
-	}
-	if !s.take(source) {
-		_ = w.WriteMsg(reply(q, dns.RcodeRefused, "too many questions in a short time"))
+		_ = w.WriteMsg(reply(q, dns.RcodeRefused, "too many questions at one time"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -85,7 +90,7 @@ func (s *server) handle(ctx context.Context, w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(m)
 }
 
-// take is one question's worth of a sandbox's allowance.
+// take is one question's worth of a sandbox's allowance; leave follows its answer.
 func (s *server) take(source netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,18 +98,25 @@ func (s *server) take(source netip.Addr) bool {
 	b := s.buckets[source]
 	if b == nil {
 		if len(s.buckets) > 1<<12 {
-			clear(s.buckets) // sandboxes that are gone
+			maps.DeleteFunc(s.buckets, func(_ netip.Addr, b *bucket) bool { return b.waiting == 0 }) // sandboxes that are gone
 		}
-		b = &bucket{burst, now}
+		b = &bucket{tokens: burst, last: now}
 		s.buckets[source] = b
 	}
 	b.tokens = min(burst, b.tokens+now.Sub(b.last).Seconds()*rate)
 	b.last = now
-	if b.tokens < 1 {
+	if b.tokens < 1 || b.waiting >= perSource {
 		return false
 	}
 	b.tokens--
+	b.waiting++
 	return true
+}
+
+func (s *server) leave(source netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buckets[source].waiting--
 }
 
 func addrOf(a net.Addr) netip.Addr {
