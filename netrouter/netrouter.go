@@ -114,6 +114,7 @@ func (s *sidecar) listen(ctx context.Context, end context.CancelCauseFunc) error
 		func() error { return s.proxy.ServeHTTP(ctx, lns[1]) },
 		func() error { return s.proxy.ServeTLS(ctx, lns[2]) },
 		func() error { return apply.Watch(ctx, s.flow) },
+		func() error { return apply.WatchEnds(ctx, s.end) },
 	} {
 		go func() { end(service()) }()
 	}
@@ -199,13 +200,29 @@ func (s *sidecar) log(e plan.Event) {
 
 // flow is the kernel's word of a flow that it has refused or let pass.
 func (s *sidecar) flow(group uint16, f apply.Flow) {
-	e := plan.Event{Kind: "flow", Verdict: plan.Blocked, Addr: f.Dst.Addr(), Port: f.Dst.Port(), Proto: f.Proto, Source: f.Src}
+	e := s.event(f)
 	if p := s.resolver.Policy(); group == apply.LogPassed {
 		e.Verdict = plan.Allowed
 	} else if p != nil && p.Learn && !s.resolver.Listed(p, f.Dst) && s.resolver.Reachable(p, f.Dst) && f.HasPorts() {
 		e.Verdict = plan.WouldBlock
 	}
-	e.Name = strings.Join(s.resolver.Names(f.Dst.Addr()), " ")
+	s.log(e)
+}
+
+func (s *sidecar) event(f apply.Flow) plan.Event {
+	return plan.Event{
+		Kind: "flow", Verdict: plan.Blocked, Addr: f.Dst.Addr(), Port: f.Dst.Port(), Proto: f.Proto, Source: f.Src,
+		Name: strings.Join(s.resolver.Names(f.Dst.Addr()), " "),
+	}
+}
+
+// end is the kernel's word of a flow that passed and is over.
+func (s *sidecar) end(end apply.End) {
+	e := s.event(end.Flow)
+	e.Verdict, e.Reason, e.Up, e.Down = plan.Allowed, plan.Ended, end.Up, end.Down
+	if p := s.resolver.Policy(); p != nil && p.Learn && !s.resolver.Listed(p, end.Dst) {
+		e.Verdict = plan.WouldBlock
+	}
 	s.log(e)
 }
 

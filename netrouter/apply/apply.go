@@ -252,8 +252,5 @@ func (r revoked) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 		return false
 	}
 	src, dst, from = src.Unmap(), dst.Unmap(), from.Unmap()
-	if !plan.Range().Contains(src) || plan.Range().Contains(dst) || from != dst {
-		return false // the uplink's own, or led to a service
-	}
-	return !r.allowed(netip.AddrPortFrom(dst, f.Forward.DstPort))
+	return passed(src, dst, from) && !r.allowed(netip.AddrPortFrom(dst, f.Forward.DstPort))
 }

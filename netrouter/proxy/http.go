@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"net/netip"
 	"strings"
@@ -34,13 +35,14 @@ func (x *Proxy) ServeHTTP(ctx context.Context, ln net.Listener) error {
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = "http", r.In.Context().Value(nameKey{}).(string) //nolint:forcetypeassert // serve sets it
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", carried(r.In.Context()).name
 			r.Out.Host = r.In.Host
 			if _, told := r.In.Header["User-Agent"]; !told {
 				r.Out.Header["User-Agent"] = nil // none is none
 			}
 		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			carried(r.Context()).err = err
 			http.Error(w, "lazaret: "+err.Error(), http.StatusBadGateway)
 		},
 	}
@@ -60,7 +62,19 @@ func (x *Proxy) ServeHTTP(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-type nameKey struct{}
+// carriage is a request on its way.
+type carriage struct {
+	name string
+	addr atomic.Pointer[netip.Addr] // the server's
+	err  error                      // why it did not get there
+}
+
+type carriageKey struct{}
+
+// carried is the carriage that serveHTTP has put into ctx.
+func carried(ctx context.Context) *carriage {
+	return ctx.Value(carriageKey{}).(*carriage) //nolint:forcetypeassert // nobody else makes the proxy's requests
+}
 
 // dialHTTP connects for the transport, which keeps connections by name.
 func (x *Proxy) dialHTTP(ctx context.Context, name string) (net.Conn, error) {
@@ -131,11 +145,21 @@ func (x *Proxy) serveHTTP(proxy http.Handler, w http.ResponseWriter, r *http.Req
 	if r.ContentLength == 0 {
 		r.Body = http.NoBody
 	}
+	c := &carriage{name: name}
+	ctx := httptrace.WithClientTrace(context.WithValue(r.Context(), carriageKey{}, c), &httptrace.ClientTrace{
+		GotConn: func(i httptrace.GotConnInfo) { a := addrOf(i.Conn.RemoteAddr()); c.addr.Store(&a) },
+	})
 	defer func() {
 		event.Verdict, event.Up, event.Down = plan.Allowed, body.n.Load(), out.n.Load()
+		if a := c.addr.Load(); a != nil {
+			event.Addr = *a
+		}
+		if c.err != nil {
+			event.Reason = c.err.Error()
+		}
 		x.log(event)
 	}()
-	proxy.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), nameKey{}, name)))
+	proxy.ServeHTTP(out, r.WithContext(ctx))
 }
 
 type counted struct {

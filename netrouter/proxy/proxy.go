@@ -207,6 +207,8 @@ func (x *Proxy) serveTLS(ctx context.Context, client *net.TCPConn) {
 	}
 	defer x.done(f)
 	if _, err := server.Write(hello); err != nil {
+		event.Reason = err.Error()
+		x.log(event)
 		_ = client.SetLinger(0)
 		return
 	}
