@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/lazaret-dev/lazaret/internal/config"
+	"github.com/lazaret-dev/lazaret/internal/config/edit"
 	"github.com/lazaret-dev/lazaret/internal/console"
 	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/wire"
@@ -21,6 +22,8 @@ func consoleCommand() *cli.Command {
 			"each before you: A approves, D denies, R denies with a reason, E edits the command, S allows\n" +
 			"this exact command for the session, Q ends the session with its sandbox. What a rule of yours\n" +
 			"covers (auto_approve) runs by itself and is listed too.\n" +
+			"N lists what filtered networks have refused: A allows it until the domain is no longer in use,\n" +
+			"P adds it to the profile in your config.toml too.\n" +
 			"With --headless only those run; everything else waits for a console or a terminal.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "headless", Usage: "run automatic approvals only, without a screen; logs to standard error", DisableDefaultText: true},
@@ -34,7 +37,8 @@ func runConsole(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Load(configOptions(env, "", ""))
+	opts := configOptions(env, "", "")
+	cfg, err := config.Load(opts)
 	if err != nil {
 		return err
 	}
@@ -52,5 +56,6 @@ func runConsole(c *cli.Context) error {
 	_, plain := os.LookupEnv("NO_COLOR")
 	return console.Run(c.Context, console.NewHub(o), console.Screen{
 		In: in, Out: out, Env: os.Environ(), Color: !plain && os.Getenv("TERM") != "dumb",
+		Save: func(profile, entry string) (string, error) { return edit.AddAllow(opts, profile, entry) },
 	})
 }

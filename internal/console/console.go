@@ -24,6 +24,8 @@ type Screen struct {
 	Out   io.Writer
 	Env   []string
 	Color bool
+	// Save adds an entry to what a profile's network allows, and returns where.
+	Save func(profile, entry string) (path string, err error)
 }
 
 // Run shows the console until the person leaves it or ctx ends; then what runs is
@@ -33,7 +35,7 @@ func Run(ctx context.Context, h *Hub, s Screen) error {
 	defer cancel()
 	m := &model{
 		desks: h, now: time.Now, color: s.Color,
-		open: map[string]bool{}, problems: map[string]string{}, guards: map[string]*Guard{},
+		open: map[string]bool{}, problems: map[string]string{}, guards: map[string]*Guard{}, nets: map[string]*Net{}, save: s.Save,
 		stop: func(sandbox string) error { return StopSandbox(context.WithoutCancel(ctx), sandbox) },
 	}
 	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(s.In), tea.WithOutput(s.Out), tea.WithEnvironment(s.Env))

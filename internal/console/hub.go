@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,8 @@ const (
 	// long it may take to answer.
 	statusTime = 2 * time.Second
 	statusWait = 3 * time.Second
+	// allowWait bounds a change of a live network.
+	allowWait = 15 * time.Second
 )
 
 // Options say where a Hub looks and what runs commands.
@@ -47,6 +50,7 @@ type Update struct {
 	Open    bool        // its desk is open
 	Problem string      // why it is not, though somebody is there; for people
 	Guard   *Guard      // nil where it has not changed
+	Net     *Net        // likewise
 }
 
 // Guard is what has become of a domain's guard.
@@ -152,7 +156,7 @@ func (h *Hub) follow(ctx context.Context, socket string) {
 	h.send(ctx, Update{Socket: socket, Open: true})
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { h.watchGuard(watching, socket) })
+	watch.Go(func() { h.watchStatus(watching, socket) })
 	for {
 		e, err := d.Next(ctx)
 		if err != nil {
@@ -167,9 +171,11 @@ func (h *Hub) follow(ctx context.Context, socket string) {
 	h.send(ctx, Update{Socket: socket})
 }
 
-// watchGuard tells what becomes of the domain's guard, until ctx ends.
-func (h *Hub) watchGuard(ctx context.Context, socket string) {
+// watchStatus tells what becomes of the domain's guard and what its network
+// refuses, until ctx ends.
+func (h *Hub) watchStatus(ctx context.Context, socket string) {
 	var last Guard
+	var refused []Refused
 	tick := time.NewTicker(statusTime)
 	defer tick.Stop()
 	for {
@@ -187,6 +193,10 @@ func (h *Hub) watchGuard(ctx context.Context, socket string) {
 				h.send(ctx, Update{Socket: socket, Open: true, Guard: &g})
 			}
 			last = g
+			if n := netOf(st); !slices.Equal(n.Refused, refused) {
+				h.send(ctx, Update{Socket: socket, Open: true, Net: &n})
+				refused = n.Refused
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -266,6 +276,17 @@ func (h *Hub) Deny(k Key, reason string) error {
 		return fmt.Errorf("deny the request: %w", errLeft)
 	}
 	return d.Deny(k.ID, reason)
+}
+
+// Allow lets a domain's sandboxes reach something until it is no longer in use.
+func (h *Hub) Allow(socket, entry string) error {
+	conn, err := wire.Dial(socket, statusWait)
+	if err != nil {
+		return fmt.Errorf("allow %s: %w", entry, errLeft)
+	}
+	defer func() { _ = conn.Close() }() // answered
+	req := wire.NetworkRequest{Version: wire.Version, Add: []wire.NetworkChange{{Entry: entry}}}
+	return conn.Call(wire.PathNetwork, req, &wire.NetworkResponse{}, allowWait)
 }
 
 // View tells what command would do in place of the request's.

@@ -29,6 +29,7 @@ type desks interface {
 	Approve(Key, *policy.View, bool) error
 	Deny(Key, string) error
 	View(*wire.Ask, string) *policy.View
+	Allow(socket, entry string) error
 }
 
 // state of a request, in the order of the list.
@@ -57,7 +58,8 @@ type request struct {
 // made of a command: commands that it returns do.
 type model struct {
 	desks desks
-	stop  func(sandbox string) error // ends a sandbox; nil where that is not possible
+	stop  func(sandbox string) error                           // ends a sandbox; nil where that is not possible
+	save  func(profile, entry string) (path string, err error) // adds to a profile
 	now   func() time.Time
 	color bool
 
@@ -69,8 +71,10 @@ type model struct {
 	open          map[string]bool   // domains, by socket
 	problems      map[string]string // of domains, by socket
 	guards        map[string]*Guard // those that something is wrong with, by socket
-	note          string            // the last thing that went wrong
-	prompt        *prompt.Model     // of the selected request
+	nets          map[string]*Net   // by socket
+	net           netView
+	note          string        // the last thing that went wrong
+	prompt        *prompt.Model // of the selected request
 	details       *pager
 }
 
@@ -82,6 +86,7 @@ type (
 		what string
 		key  Key
 		err  error
+		done string // to tell where it has worked
 	}
 )
 
@@ -118,6 +123,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			if r := m.find(msg.key); r != nil && r.state == answering {
 				m.end(r, "failed")
 			}
+		} else if msg.done != "" {
+			m.note = prompt.Inert(msg.done)
 		}
 	case tea.PasteMsg:
 		if m.prompt != nil {
@@ -148,6 +155,8 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 		}
 		m.details.key(name)
 		return nil
+	case m.net.open:
+		return m.pressNet(name)
 	case m.filtering:
 		m.typeFilter(name, k.Text)
 		return nil
@@ -161,6 +170,11 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Quit
 	case "/":
 		m.filtering = true
+	case "n":
+		m.net.open, m.net.selected = true, netKey{}
+		if len(m.net.order) > 0 {
+			m.net.selected = m.net.order[0]
+		}
 	case "esc":
 		m.filter = ""
 	case "up", "k":
@@ -250,20 +264,22 @@ func (m *model) answer() tea.Cmd {
 	switch a.Verb {
 	case prompt.Approve:
 		r.view = a.View
-		return func() tea.Msg { return doneMsg{"not approved", key, d.Approve(key, a.View, a.Remember)} }
+		return func() tea.Msg {
+			return doneMsg{what: "not approved", key: key, err: d.Approve(key, a.View, a.Remember)}
+		}
 	case prompt.Abort:
 		m.end(r, "aborted")
 		sandbox, stop := r.ask.Sandbox, m.stop
 		return func() tea.Msg {
 			if err := d.Deny(key, "the session has been ended"); err != nil {
-				return doneMsg{"not denied", key, err}
+				return doneMsg{what: "not denied", key: key, err: err}
 			}
-			return doneMsg{"sandbox not ended", key, stop(sandbox)}
+			return doneMsg{what: "sandbox not ended", key: key, err: stop(sandbox)}
 		}
 	case prompt.Deny:
 	}
 	m.end(r, "denied")
-	return func() tea.Msg { return doneMsg{"not denied", key, d.Deny(key, a.Reason)} }
+	return func() tea.Msg { return doneMsg{what: "not denied", key: key, err: d.Deny(key, a.Reason)} }
 }
 
 // take brings the list up to date.
@@ -277,6 +293,7 @@ func (m *model) take(u *Update) tea.Cmd {
 	} else {
 		delete(m.open, u.Socket)
 		delete(m.guards, u.Socket)
+		m.takeNet(u.Socket, nil)
 		for _, r := range m.requests {
 			if r.key.Socket == u.Socket && r.state != ended {
 				m.end(r, "domain ended")
@@ -288,6 +305,9 @@ func (m *model) take(u *Update) tea.Cmd {
 		if u.Guard.Warning() != "" {
 			m.guards[u.Socket] = u.Guard
 		}
+	}
+	if u.Net != nil {
+		m.takeNet(u.Socket, u.Net)
 	}
 	if u.Event == nil {
 		return nil

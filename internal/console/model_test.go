@@ -39,7 +39,11 @@ type person struct {
 func newPerson(t *testing.T, width, height int) *person {
 	p := &person{t: t, clock: began}
 	p.model = &model{
-		desks: p, now: func() time.Time { return p.clock }, open: map[string]bool{}, problems: map[string]string{}, guards: map[string]*Guard{},
+		desks: p, now: func() time.Time { return p.clock }, open: map[string]bool{}, problems: map[string]string{}, guards: map[string]*Guard{}, nets: map[string]*Net{},
+		save: func(profile, entry string) (string, error) {
+			p.did = append(p.did, "save "+profile+" "+entry)
+			return "/home/u/.config/lazaret/config.toml", p.fail
+		},
 		stop: func(sandbox string) error { p.did = append(p.did, "stop "+sandbox); return p.fail },
 	}
 	p.tell(tea.WindowSizeMsg{Width: width, Height: height})
@@ -53,6 +57,11 @@ func (p *person) Approve(k Key, v *policy.View, remember bool) error {
 
 func (p *person) Deny(k Key, reason string) error {
 	p.did = append(p.did, strings.TrimSpace("deny "+k.ID+" "+reason))
+	return p.fail
+}
+
+func (p *person) Allow(socket, entry string) error {
+	p.did = append(p.did, "allow "+socket+" "+entry)
 	return p.fail
 }
 

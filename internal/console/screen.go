@@ -44,6 +44,8 @@ func (m *model) frame() []prompt.Line {
 		return m.prompt.Frame()
 	case m.details != nil:
 		return m.details.frame(m.cols(), m.height)
+	case m.net.open:
+		return m.netFrame()
 	}
 	rows := m.listRows()
 	list := m.shown()
@@ -76,7 +78,13 @@ func (m *model) rowHeight() int {
 	return 1
 }
 
-func (m *model) listRows() int { return max(1, m.height-1-len(m.warning())-len(m.footer())) }
+func (m *model) listRows() int {
+	head := 1
+	if !m.net.open {
+		head += len(m.warning())
+	}
+	return max(1, m.height-head-len(m.footer()))
+}
 
 // warning is a line on a guard that something is wrong with, or none.
 func (m *model) warning() []prompt.Line {
@@ -100,6 +108,9 @@ func (m *model) title() prompt.Line {
 		}
 	}
 	s := fmt.Sprintf(" Lazaret console: %d waiting, %s", n, domains(len(m.open)))
+	if k := len(m.net.order); k > 0 {
+		s += fmt.Sprintf(", %d refused", k)
+	}
 	return prompt.Line{{Text: pad(fit(s, m.cols()), m.cols()), Style: prompt.Title}}
 }
 
@@ -162,16 +173,23 @@ func (m *model) footer() []prompt.Line {
 		out = append(out, line(s, prompt.Mark))
 		break // one is enough to look into
 	}
+	if m.net.open {
+		out = append(out, m.netWhole()...)
+	}
 	switch {
+	case m.net.open && m.width < narrow:
+		return append(out, line("a session  p profile  jk move  esc back", prompt.Plain))
+	case m.net.open:
+		return append(out, line("a: allow for this session   p: add to the profile   up, down: move   esc: back", prompt.Plain))
 	case m.filtering:
 		return append(out, line("filter: "+prompt.Inert(m.filter)+"_  enter keeps it, esc clears", prompt.Strong))
 	case m.filter != "":
 		out = append(out, line("only: "+prompt.Inert(m.filter)+"  (esc: all)", prompt.Strong))
 	}
 	if m.width < narrow {
-		return append(out, line("enter open  / filter  jk move  q quit", prompt.Plain))
+		return append(out, line("enter open  / filter  n net  q quit", prompt.Plain))
 	}
-	return append(out, line("enter: open   /: filter   up, down: move   q: quit", prompt.Plain))
+	return append(out, line("enter: open   /: filter   n: refused by the network   up, down: move   q: quit", prompt.Plain))
 }
 
 func mapValues(of map[string]string) func(yield func(string) bool) {
