@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lazaret-dev/lazaret/internal/wire"
+	"github.com/lazaret-dev/lazaret/netrouter/plan"
 )
 
 func (p *place) network() *wire.NetworkStatus {
@@ -65,6 +66,15 @@ func TestLive(t *testing.T) {
 			t.Error("a connection outlived the denial of its name")
 		}
 		p.all("c", fails("no such host", "tcp", "late.test:22"), fails("refused", "tcp", good2+":22"), reaches("line", "tcp", "ok.test:22", "hi"))
+		p.Eventually("the log tells what went through the connection", 20*time.Second, func() bool {
+			for line := range strings.Lines(net("log", "--json")) {
+				var e plan.Event
+				if json.Unmarshal([]byte(line), &e) == nil && e.Reason == plan.Ended && e.Name == "late.test" && e.Port == 22 && e.Up > 100 && e.Down > 100 {
+					return true
+				}
+			}
+			return false
+		})
 
 		for _, part := range []func(*wire.NetworkStatus) int{
 			func(n *wire.NetworkStatus) int { return n.Sidecar },
@@ -89,6 +99,36 @@ func TestLive(t *testing.T) {
 		p.sandbox("d", filt)
 		p.all("d", reaches("line", "tcp", "ok.test:22", "hi"), fails("refused", "tcp", bad+":22"))
 		if got := w.arrived(good+":22", good2+":22", good2+":443"); len(got) > 0 {
+			t.Errorf("arrived in the world: %q", got)
+		}
+	})
+}
+
+// In learn mode everything passes that is not private, and the log and the list
+// tell what would not have.
+func TestLearn(t *testing.T) {
+	each(t, func(t *testing.T, sandbox string) {
+		w := newWorld(t)
+		w.name("seen.test", "A "+bad)
+		w.name("listed.test", "A "+good)
+		w.name("in.test", "A "+private)
+		p := w.place(sandbox, profile("filt", "learn", []string{"listed.test"}, nil))
+		p.sandbox("c", filt)
+		p.all("c",
+			reaches("line", "tcp", "seen.test:22", "hi"), reaches("line", "tcp", bad+":9999", "hi"), reaches("line", "tcp", "listed.test:22", "hi"),
+			reaches("tls", "tls", "seen.test:443", "seen.test"),
+			fails("no such host", "tcp", "in.test:22"), fails("refused", "tcp", private+":22"), fails("refused", "tcp", metadata+":8080"))
+		p.logged("seen.test", plan.WouldBlock)
+		p.logged("in.test", plan.Blocked)
+		p.Eventually("the list has what would be refused", 20*time.Second, func() bool {
+			var would, listed bool
+			for _, b := range p.network().Blocked {
+				would = would || b.Would && b.Name == "seen.test" && b.Port == 22
+				listed = listed || strings.Contains(b.Name, "listed.test")
+			}
+			return would && !listed
+		})
+		if got := w.arrived(bad+":22", bad+":443", bad+":9999", good+":22"); len(got) > 0 {
 			t.Errorf("arrived in the world: %q", got)
 		}
 	})

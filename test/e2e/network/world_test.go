@@ -8,7 +8,9 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/binary"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"math/big"
@@ -62,6 +64,7 @@ const (
 	shared   = "203.0.113.20" // of a listed and of an unlisted name
 	private  = "10.9.9.9"
 	metadata = "169.254.169.254"
+	web      = "203.0.113.30" // of the sites of serves
 )
 
 // world is an internet of the test's own, behind a host of the test's own. Its
@@ -77,6 +80,8 @@ type world struct {
 	asked   map[string]int
 	packets map[string]int // what arrived: "proto dst:port"
 	hosts   map[string]int // Host headers and server names that arrived
+	sites   map[string]http.Handler
+	ca      *authority
 }
 
 func newWorld(t *testing.T) *world {
@@ -84,7 +89,7 @@ func newWorld(t *testing.T) *world {
 	if testing.Short() {
 		t.Skip("end-to-end tests need podman and runsc")
 	}
-	w := &world{t: t, names: map[string]func(int) []string{}, asked: map[string]int{}, packets: map[string]int{}, hosts: map[string]int{}}
+	w := &world{t: t, names: map[string]func(int) []string{}, asked: map[string]int{}, packets: map[string]int{}, hosts: map[string]int{}, sites: map[string]http.Handler{}, ca: newAuthority(t)}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -120,7 +125,7 @@ func newWorld(t *testing.T) *world {
 		if err := netlink.LinkSetUp(lo); err != nil {
 			return err
 		}
-		for _, a := range []string{resolver, good, good2, bad, shared, private, metadata} {
+		for _, a := range []string{resolver, good, good2, bad, shared, private, metadata, web} {
 			addr, err := netlink.ParseAddr(a + "/32")
 			if err != nil {
 				return err
@@ -349,16 +354,20 @@ func (w *world) serve() {
 	go func() {
 		_ = http.Serve(listen(80), http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { //nolint:gosec // ends with the test
 			w.see(r.Host)
+			if site := w.site(r.Host); site != nil {
+				site.ServeHTTP(rw, r)
+				return
+			}
 			body, _ := io.ReadAll(r.Body)
 			_, _ = fmt.Fprintf(rw, "http %s %s %d\n", r.Host, r.URL.Path, len(body)) //nolint:gosec // what the client sent is the point
 		}))
 	}()
-	cert := selfSigned(w.t)
-	secure := tls.NewListener(listen(443), &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		w.see(h.ServerName)
-		return &cert, nil
-	}})
-	go echo(secure, "tls")
+	secure := listen(443)
+	sites := handoff{make(chan net.Conn), w.t.Context().Done()}
+	go func() {
+		_ = (&http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.site(r.Host).ServeHTTP(rw, r) })}).Serve(sites)
+	}()
+	go w.secured(secure, sites)
 	for _, port := range []int{22, 853, 8080, 9999} {
 		go echo(listen(port), "line")
 	}
@@ -377,36 +386,123 @@ func (w *world) serve() {
 	}
 }
 
-func echo(ln net.Listener, word string) {
+// serves puts a site into the world, over HTTP and TLS.
+func (w *world) serves(name string, site http.Handler) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sites[name] = site
+}
+
+func (w *world) site(name string) http.Handler {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sites[name]
+}
+
+// handoff is a listener whose connections come from elsewhere.
+type handoff struct {
+	conns chan net.Conn
+	done  <-chan struct{}
+}
+
+func (h handoff) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+func (h handoff) Close() error   { return nil }
+func (h handoff) Addr() net.Addr { return &net.TCPAddr{} }
+
+// secured answers TLS by its server name: a site, or one that says lines back.
+func (w *world) secured(ln net.Listener, sites handoff) {
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		w.see(h.ServerName)
+		return w.ca.leaf(h.ServerName)
+	}}
 	for {
 		c, err := ln.Accept()
 		if err != nil {
 			return
 		}
 		go func() {
-			defer func() { _ = c.Close() }()
-			in := bufio.NewScanner(c)
-			for in.Scan() {
-				if _, err := fmt.Fprintf(c, "%s %s %s\n", word, c.LocalAddr(), in.Text()); err != nil {
-					return
-				}
+			c := tls.Server(c, conf)
+			if c.HandshakeContext(w.t.Context()) != nil {
+				_ = c.Close()
+				return
+			}
+			if w.site(c.ConnectionState().ServerName) == nil {
+				lines(c, "tls")
+				return
+			}
+			select {
+			case sites.conns <- c:
+			case <-sites.done:
+				_ = c.Close()
 			}
 		}()
 	}
 }
 
-func selfSigned(t *testing.T) tls.Certificate {
+func echo(ln net.Listener, word string) {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go lines(c, word)
+	}
+}
+
+func lines(c net.Conn, word string) {
+	defer func() { _ = c.Close() }()
+	in := bufio.NewScanner(c)
+	for in.Scan() {
+		if _, err := fmt.Fprintf(c, "%s %s %s\n", word, c.LocalAddr(), in.Text()); err != nil {
+			return
+		}
+	}
+}
+
+// authority issues the world's certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"*.test"}}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		Subject: pkix.Name{CommonName: "world"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	if c, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return &authority{c, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+func (a *authority) leaf(name string) (*tls.Certificate, error) {
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, KeyUsage: x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, a.key.Public(), a.key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.key}, nil
 }
 
 // place is a test user's place in a world, with a workspace that has the probe.

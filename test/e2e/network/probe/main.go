@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"strings"
@@ -103,6 +104,15 @@ func run(kind string, args []string) (string, error) {
 			out += " " + strings.Join(strings.Fields(rr.String())[3:], " ")
 		}
 		return out, nil
+	case "get": // URL
+		c := http.Client{Timeout: 2 * time.Minute}
+		r, err := c.Get(args[0]) //nolint:noctx // the client has a limit
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = r.Body.Close() }()
+		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
+		return string(body), err
 	case "server": // prints the resolver
 		f, err := os.ReadFile("/etc/resolv.conf")
 		if err != nil {
