@@ -201,10 +201,12 @@ func (s *sidecar) log(e plan.Event) {
 // flow is the kernel's word of a flow that it has refused or let pass.
 func (s *sidecar) flow(group uint16, f apply.Flow) {
 	e := s.event(f)
-	if p := s.resolver.Policy(); group == apply.LogPassed {
-		e.Verdict = plan.Allowed
-	} else if p != nil && p.Learn && !s.resolver.Listed(p, f.Dst) && s.resolver.Reachable(p, f.Dst) && f.HasPorts() {
+	passed, p := group == apply.LogPassed, s.resolver.Policy()
+	switch {
+	case p != nil && p.Learn && !s.resolver.Listed(p, f.Dst) && (passed || s.resolver.Reachable(p, f.Dst) && f.HasPorts()):
 		e.Verdict = plan.WouldBlock
+	case passed:
+		e.Verdict = plan.Allowed
 	}
 	s.log(e)
 }
