@@ -46,8 +46,8 @@ func AddAllow(o config.Options, profile, entry string) (path string, err error) 
 	if err != nil {
 		return path, err
 	}
-	defer func() { _ = dir.Close() }()                              // lets the next one in
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil { //nolint:gosec // descriptors are small
+	defer func() { _ = dir.Close() }() // lets the next one in
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
 		return path, err
 	}
 	mode, file := fs.FileMode(0o600), path
