@@ -6,21 +6,29 @@
 set -euo pipefail
 
 readonly IMAGE=localhost/lazaret-test/debian:1
+readonly BUSYBOX=localhost/lazaret-test/busybox:1
 readonly PREFIX=${LAZARET_TEST_PREFIX:?run this through make demo}
 
 # As root the demo is the test user's: Lazaret is for ordinary users.
-if ((EUID == 0)); then
-	readonly DEMO_USER=lazaret-test
-	as_user=(setpriv --reuid="$DEMO_USER" --regid="$(id -g "$DEMO_USER")" --init-groups)
-else
+sudo=()
+DEMO_USER=lazaret-test
+if ((EUID != 0)); then
+	sudo=(sudo -n)
 	DEMO_USER=$(id -un)
-	readonly DEMO_USER
-	as_user=()
 fi
+readonly DEMO_USER
 DEMO_UID=$(id -u "$DEMO_USER")
 readonly DEMO_UID
 
 dir=$(mktemp -d /var/tmp/lazaret-demo.XXXXXXXX)
+# A network of its own, as nothing is known of the machine's.
+"${GO:-go}" build -o "$dir/world" ./test/demo/world
+mkfifo "$dir/enter"
+"${sudo[@]}" "$dir/world" "$dir" >"$dir/enter" &
+world=$!
+mapfile -t as_user <"$dir/enter"
+((${#as_user[@]} > 0)) || exit 1
+as_user=("${sudo[@]}" "${as_user[@]}" setpriv --reuid="$DEMO_USER" --regid="$(id -g "$DEMO_USER")" --init-groups)
 chown "$DEMO_USER" "$dir"
 # Its own runtime directory: the user's other domains are none of this demo's.
 run=/run/user/$DEMO_UID/lazaret-demo
@@ -37,7 +45,9 @@ cleanup() {
 	user podman unshare rm -rf "$dir/.local" "$dir/project" >/dev/null 2>&1 || true
 	# Ends the process that holds the user's namespaces, which the line above began.
 	user podman system migrate >/dev/null 2>&1 || true
-	rm -rf "$dir" "$run" 2>/dev/null || true
+	kill "$world" 2>/dev/null || true
+	wait "$world" 2>/dev/null || true
+	"${sudo[@]}" rm -rf "$dir" "$run" 2>/dev/null || true
 	((status == 0)) || printf '\nThe demo failed.\n' >&2
 }
 trap cleanup EXIT
@@ -61,6 +71,9 @@ runroot = "$run/containers"
 additionalimagestores = ["$store"]
 EOF
 user tee "$dir/.config/lazaret/config.toml" >/dev/null <<'EOF'
+[profiles.default.network]
+allow = ["listed.example"]
+
 [profiles.quiet]
 git = "off"
 
@@ -137,7 +150,18 @@ for changed in /usr/local/bin/tool /etc/profile; do
 done
 held "what was installed is kept for this workspace, and the image is as it was"
 
-title "7. What is refused"
+title "7. Network Sidecar: out only where the profile says"
+for url in http://listed.example http://other.example http://203.0.113.11; do
+	show "podman run … wget -qO- $url"
+done
+out=$(sandbox "$BUSYBOX" sh -c 'wget -qO- http://listed.example; wget -qO- http://other.example; wget -qO- http://203.0.113.11' 2>&1) || true
+printf '%s\n' "$out" | sed 's/^/  /'
+grep -q "this is listed.example" <<<"$out" || fail "a listed name is not reached"
+held "a listed name is reached, by an unmodified program"
+! grep -q "this is \(other\|203\)" <<<"$out" || fail "what is not listed was reached"
+held "another name is refused, and by its address too"
+
+title "8. What is refused"
 for attempt in "--network=host $IMAGE" "--annotation dev.lazaret.profile=nope $IMAGE"; do
 	show "podman run --runtime=lazaret $attempt true"
 	# shellcheck disable=SC2086 # two words
@@ -148,7 +172,7 @@ out=$(user timeout 60 podman run --rm --runtime=lazaret -v "$dir:/workspace" "$I
 printf '%s\n' "$out" | sed 's/^/  /'
 held "the host's network, an unknown profile and a home directory are refused"
 
-title "8. One coordinator for the domain, as long as it is used"
+title "9. One coordinator for the domain, as long as it is used"
 user podman run -d --name demo --runtime=lazaret -v "$dir/project:/workspace" "$IMAGE" sleep 300 >/dev/null
 show "podman exec demo …"
 # shellcheck disable=SC2016 # the sandbox's variables
