@@ -53,7 +53,7 @@ func (c *Coordinator) networked(ctx context.Context, ct *container, req *wire.Pr
 	if old == nil {
 		n, err := c.newNetwork(ctx, *req.Network)
 		if err != nil {
-			return nil, refused("network: %w", err)
+			return nil, refused(`network: %w; lazaret doctor tells what this machine lacks, and network.mode = "none" or "open" in the profile does without`, err)
 		}
 		c.mu.Lock()
 		c.net, old = n, n
