@@ -221,8 +221,11 @@ func (s *shim) lookCommand(r *request, kept []spec.Bind) error {
 	if s.cmd.Verb == "restore" {
 		return nil // it goes on with what it had
 	}
-	if args := r.doc.Args(); len(args) > 0 && args[0] == spec.RunPath+"/escalate" {
-		return nil // mounted there
+	if args := r.doc.Args(); len(args) > 0 {
+		switch args[0] {
+		case spec.RunPath + "/escalate", spec.ClientPath, path.Base(spec.ClientPath):
+			return nil // mounted, and first in PATH
+		}
 	}
 	return spec.LookExecutable(r.doc, r.bundle, kept)
 }

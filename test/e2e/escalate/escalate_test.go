@@ -112,5 +112,8 @@ func TestAsk(t *testing.T) {
 				t.Errorf("stderr %q", r.Stderr)
 			}
 		})
+		t.Run("the container's own command", func(t *testing.T) {
+			h.Lazaret(ws, harness.Debian, "lazaret-escalate", "--timeout", "1s", "--", "true").Exit(t, 124)
+		})
 	})
 }
