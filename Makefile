@@ -40,7 +40,7 @@ E2E_RUN  ?= .
 CHAOS_ROUNDS ?= 25
 
 .DEFAULT_GOAL := build
-.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together clients attacks flood everyday setup setup-tools clean help
+.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together clients attacks flood everyday tree setup setup-tools clean help
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
 	@mkdir -p $(BIN)
@@ -97,6 +97,9 @@ together: setup-tools ## host and sandbox use one repository at the same time, f
 
 clients: setup-tools ## apt-get, npm, git, curl, Python, Node, Go and Java through the filtered network
 	GO='$(GO)' LAZARET_TEST_CLIENTS=1 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 60m -parallel 2 -v -run TestClients ./test/e2e/network
+
+tree: setup-tools ## a hundred thousand files in kept directories, with both drivers, and a kill in an install
+	GO='$(GO)' STATE_FILES=100000 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 90m -v -run '^(TestAllOfATreeComesBack|TestKilledInTheMiddleOfAnInstall)$$' ./test/e2e/state
 
 fuzz: ## every fuzz target for FUZZTIME, two at a time
 	GO='$(GO)' test/scripts/fuzz.sh $(FUZZTIME)

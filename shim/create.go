@@ -550,21 +550,17 @@ func (s *shim) enforceable(r *request) error {
 	networks := s.networkFlags(r)
 	hostNet := !slices.ContainsFunc(r.doc.Namespaces(), ownNetwork) || slices.Contains(networks, "host")
 	switch {
-	case slices.ContainsFunc(r.cfg.Runtime.Args, unsafeArg):
-		return errUnsafeFlag()
 	case hostNet && p.Network.Mode != "open":
 		return fmt.Errorf(`host network refused: the sandbox would be on the host's own network; profile %q must say network.mode = "open" for that`, p.Name)
-	case p.Network.Mode == "none" && slices.ContainsFunc(networks, func(n string) bool { return n != "none" }):
-		return fmt.Errorf(`profile %q has network.mode = "none", but runsc is given --network=%s: take that flag away`, p.Name, strings.Join(networks, ", "))
-	case p.Network.Mode == "filtered" && !r.filtered():
+	case p.Network.Mode == "filtered" && !filtered(p):
 		r.notes = append(r.notes, `network is not filtered, as the profile does not ask for it: set network.mode = "filtered", "open" to accept that, or "none" for no network`)
 	}
 	fresh := func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace && n.Path == "" }
 	r.loopback = p.Network.Mode != "none" && len(networks) == 0 && slices.ContainsFunc(r.doc.Namespaces(), fresh)
 	r.noteUnused()
 	probe := r.low.probe(s.env)
-	if len(probe.Flags) == 0 {
-		return fmt.Errorf("%s does not answer as runsc does: set [runtime] sandbox to gVisor's runsc", r.low.path)
+	if err := fits(r.cfg, p, r.low, probe, networks); err != nil {
+		return err
 	}
 	if engineOf(r.bundle) == "buildah" && !probe.hasFlag("directfs") {
 		// Nobody reaps its gofer there, and so old runsc's delete waits for it in vain.
@@ -588,9 +584,6 @@ func (s *shim) enforceable(r *request) error {
 		r.flags = append(r.flags, "--overlay2=none")
 	}
 	if p.Escalation.Enabled {
-		if !probe.hasFlag("host-uds") {
-			return fmt.Errorf("host escalation needs runsc's flag --host-uds, which %s does not have: install a current runsc, or set enabled = false in [escalation]", r.low.path)
-		}
 		r.flags = append(r.flags, "--host-uds=open") // to connect, not to make any
 	}
 	if p.Network.Mode == "none" {
@@ -603,9 +596,6 @@ func (s *shim) enforceable(r *request) error {
 	}
 	for _, a := range r.cfg.Runtime.Args {
 		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		if !probe.hasFlag(name) { // runsc would answer with all of its usage
-			return fmt.Errorf("[runtime] args: %s has no flag %q: see %s flags", r.low.path, a, r.low.path)
-		}
 		r.flags = slices.DeleteFunc(r.flags, func(f string) bool { return f == "--"+name || strings.HasPrefix(f, "--"+name+"=") })
 		r.flags = append(r.flags, a)
 	}

@@ -164,4 +164,5 @@ func readProcessFile(path string) (data []byte, mode fs.FileMode, err error) {
 	return data, fi.Mode().Perm(), nil
 }
 
-func shortVersion() string { return version.Version }
+// shortVersion is version and commit as one word, in the form of semver.org.
+func shortVersion() string { return version.Version + "+" + version.Commit }

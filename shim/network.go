@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/fixedpath"
 	"github.com/lazaret-dev/lazaret/internal/wire"
@@ -19,19 +20,16 @@ const resolvConf = "/etc/resolv.conf"
 
 // filtered reports whether the profile itself asks for a filtered network: by its
 // mode, or by a list, which would mean nothing otherwise.
-func (r *request) filtered() bool {
-	n := r.profile.Network
+func filtered(p *config.Profile) bool {
+	n := p.Network
 	return n.Mode == "learn" || n.Mode == "filtered" && (n.ModeSet || n.AllowSet || n.DenySet)
 }
 
 // planNetwork is what the coordinator is asked for; nil where the network is not
 // filtered, or the engine gives the container none.
 func (s *shim) planNetwork(r *request, networks []string) (*wire.Network, error) {
-	if !r.filtered() {
+	if !filtered(r.profile) {
 		return nil, nil
-	}
-	if i := slices.IndexFunc(networks, func(n string) bool { return n != "sandbox" }); i >= 0 {
-		return nil, fmt.Errorf(`profile %q has a filtered network, but runsc is given --network=%s: take that flag away`, r.profile.Name, networks[i])
 	}
 	i := slices.IndexFunc(r.doc.Namespaces(), func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace })
 	if i < 0 {
@@ -48,13 +46,9 @@ func (s *shim) planNetwork(r *request, networks []string) (*wire.Network, error)
 	if late && s.cmd.Verb != "create" {
 		return nil, fmt.Errorf("%s refused: profile %q has a filtered network, which comes between create and start where the engine names no network namespace", s.cmd.Verb, r.profile.Name)
 	}
-	sidecar := r.cfg.Runtime.Sidecar
-	if sidecar == "" {
-		sidecar = "runc"
-	}
-	program, err := fixedpath.Look(sidecar)
+	program, err := sidecar(r.cfg)
 	if err != nil {
-		return nil, fmt.Errorf("network sidecar: %w: install runc, or set [runtime] sidecar to its path", err)
+		return nil, err
 	}
 	if r.profile.Network.Mode == "learn" {
 		r.warnings = append(r.warnings, `network.mode = "learn" does NOT protect: everything passes, and lazaret net log tells what "filtered" would refuse`)
@@ -62,6 +56,19 @@ func (s *shim) planNetwork(r *request, networks []string) (*wire.Network, error)
 	return &wire.Network{
 		Mode: r.profile.Network.Mode, Allow: r.profile.Network.Allow, Deny: r.profile.Network.Deny, Sidecar: program, Late: late,
 	}, nil
+}
+
+// sidecar finds the program in which the Network Sidecar runs.
+func sidecar(cfg *config.Config) (string, error) {
+	name := cfg.Runtime.Sidecar
+	if name == "" {
+		name = "runc"
+	}
+	path, err := fixedpath.Look(name)
+	if err != nil {
+		return "", fmt.Errorf("network sidecar: %w: install runc, or set [runtime] sidecar to its path", err)
+	}
+	return path, nil
 }
 
 // networkThrough puts the container into the network that the coordinator has made.

@@ -16,6 +16,7 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/hostenv"
+	"github.com/lazaret-dev/lazaret/shim"
 )
 
 func configCommand() *cli.Command {
@@ -43,7 +44,8 @@ func configCommand() *cli.Command {
 				Usage:     "report every mistake with file, line and key",
 				ArgsUsage: "[FILE]",
 				Description: "Without FILE, checks all layers as a sandbox started now would read them, with what the\n" +
-					"workspace's lazaret.toml may not do untrusted. With FILE, checks that file by itself.\n" +
+					"workspace's lazaret.toml may not do untrusted, and whether this machine has what they ask\n" +
+					"for. With FILE, checks the text of that file by itself.\n" +
 					"Exits with 1 if there is a mistake.",
 				Flags:  layers,
 				Action: checkConfig,
@@ -275,6 +277,19 @@ func checkConfig(c *cli.Context) error {
 		if _, err := fmt.Fprintf(c.App.Writer, "%s: %s\n", config.Printable(l.Path), state); err != nil {
 			return err
 		}
+	}
+	env, err := hostenv.Detect(hostenv.Host())
+	if err != nil {
+		return err
+	}
+	faults := shim.CheckConfig(env, conf)
+	for _, f := range faults {
+		if _, err := fmt.Fprintf(c.App.ErrWriter, "sandboxes cannot start: %s\n", config.Printable(f.Error())); err != nil {
+			return err
+		}
+	}
+	if len(faults) > 0 {
+		return &exitError{code: exitFailed}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -43,9 +44,20 @@ func newDesk(t *testing.T) *desk {
 	t.Setenv("XDG_DATA_HOME", "")
 	t.Setenv("XDG_RUNTIME_DIR", dir+"/run")
 	t.Chdir(dir + "/ws")
-	// As root the default is the machine's own store.
-	d.write(d.user, "[general]\ndata_root = \""+dir+"/data\"\n")
+	d.configure("")
 	return d
+}
+
+// configure writes the user's file, with a runsc that only tells what it can.
+func (d *desk) configure(more string) {
+	d.t.Helper()
+	runsc := d.dir + "/runsc"
+	script := "#!/bin/sh\ncase $1 in --version) echo runsc version fake;; flags) printf '  -host-uds\\n  -debug\\n';; esac\n"
+	if err := os.WriteFile(runsc, []byte(script), 0o700); err != nil { //nolint:gosec // a program
+		d.t.Fatal(err)
+	}
+	// As root the default data root is the machine's own store.
+	d.write(d.user, fmt.Sprintf("[general]\ndata_root = %q\n[runtime]\nsandbox = %q\n%s", d.dir+"/data", runsc, more))
 }
 
 func (d *desk) write(path, text string) {
@@ -192,9 +204,34 @@ func TestConfigCheck(t *testing.T) {
 	d.want(2, []string{"config"}, "show", "check")
 }
 
+func TestConfigCheckTellsWhatCannotStart(t *testing.T) {
+	for name, c := range map[string]struct{ more, want string }{
+		"flags that runsc has":      {"args = [\"--debug\"]\n", ""},
+		"a flag it does not have":   {"args = [\"--nope\"]\n", `has no flag "--nope"`},
+		"a sidecar that is missing": {"sidecar = \"no-such-runc\"\n[profiles.default.network]\nallow = [\"example.org\"]\n", "no-such-runc"},
+		"a network beside none":     {"args = [\"--network=host\"]\n[profiles.default.network]\nmode = \"none\"\n", "take that flag away"},
+		"walls taken down":          {"args = [\"--TESTONLY-unsafe-nonroot\"]\n", "walls down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			d.configure(c.more)
+			if c.want == "" {
+				d.want(0, []string{"config", "check"}, d.user+": ok")
+				return
+			}
+			d.want(1, []string{"config", "check"}, d.user+": ok", "sandboxes cannot start: ", c.want)
+			d.want(0, []string{"config", "check", d.user}, d.user+": ok")
+		})
+	}
+	d := newDesk(t)
+	d.write(d.user, "[runtime]\nsandbox = \"/nonexistent/runsc\"\n[profiles.default.network]\nallow = [\"example.org\"]\n")
+	d.want(1, []string{"config", "check"}, "sandboxes cannot start: low-level runtime: ", "install gVisor's runsc")
+}
+
 func TestTrust(t *testing.T) {
 	d := newDesk(t)
 	d.want(1, []string{"trust"}, "does not exist")
+	d.want(0, []string{"trust", "--list"}, "no file is trusted")
 	d.write(d.ws, "[profiles.default]\nmasks = [\"x\", \".vscode\", \".idea\"]\n")
 	d.want(0, []string{"trust", "--yes"}, "only tightens", "without trust")
 	d.want(0, []string{"trust", "--list"}, "!lazaret.toml")

@@ -19,8 +19,9 @@ func domainCommand() *cli.Command {
 		Name:      "domain",
 		Usage:     "print the domain of a workspace: its hash and its paths",
 		ArgsUsage: "[PATH]",
-		Description: "A domain is a profile and a workspace; PATH is the workspace, by default the current\n" +
-			"directory. All spellings of one directory lead to one domain.",
+		Description: "A domain is a profile and a workspace; PATH is the workspace. Without PATH it is the nearest\n" +
+			"directory from the current one up that was ever a workspace, else the current one. All\n" +
+			"spellings of one directory lead to one domain.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "the domain of profile `NAME` instead of the default one"},
 			&cli.StringFlag{Name: "config", Usage: "also read `FILE`, above the other layers", TakesFile: true},
@@ -45,11 +46,11 @@ func runDomain(c *cli.Context) error {
 	if c.NArg() > 1 {
 		return usageError("domain takes one path at most")
 	}
-	workspace := "."
-	if c.NArg() == 1 {
-		workspace = c.Args().First()
+	find, path := usedDomain, "."
+	if c.NArg() == 1 { // maybe one that is to be used
+		find, path = resolveDomain, c.Args().First()
 	}
-	r, err := resolveDomain(c, workspace)
+	r, err := find(c, path)
 	if err != nil {
 		return err
 	}

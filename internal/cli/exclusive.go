@@ -29,7 +29,7 @@ func lockDomain(r resolved) (release func() error, err error) {
 	socket := a.SocketPath(dir)
 	lock, err := wire.TryLock(a.LockPath(dir))
 	if errors.Is(err, wire.ErrLocked) {
-		return nil, fmt.Errorf("%w: a container is being started in it: end its containers and try again", errInUse)
+		return nil, fmt.Errorf("%w by %s: wait for its end, or end it, and try again", errInUse, wire.LockHolder(a.LockPath(dir)))
 	}
 	if err != nil {
 		return nil, err

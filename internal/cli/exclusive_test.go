@@ -2,10 +2,13 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/lazaret-dev/lazaret/internal/proc"
 
@@ -59,6 +62,15 @@ func TestLockDomain(t *testing.T) {
 	lock, err := wire.TryLock(lockPath)
 	must(err)
 	refused("a start")
+	// Who is in the way is named, to either side.
+	_, err = lockDomain(r)
+	if want := fmt.Sprintf("pid %d", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
+	}
+	_, err = wire.WaitLock(lockPath, time.Now())
+	if want := fmt.Sprintf("pid %d: it is at work in the same domain; wait for its end", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
+	}
 	must(lock.Remove())
 	// A sandbox whose coordinator was killed, and then its process's end.
 	sleeper := exec.CommandContext(t.Context(), "sleep", "60")

@@ -169,6 +169,16 @@ func (a asked) nearest(c *cli.Context, name string) (resolved, error) {
 	}
 }
 
+// usedDomain is the domain of the nearest directory from path up that was ever a
+// workspace, else that of path itself.
+func usedDomain(c *cli.Context, path string) (resolved, error) {
+	a, err := askedFor(c, path)
+	if err != nil {
+		return resolved{}, err
+	}
+	return a.nearest(c, "domain.json")
+}
+
 func realPath(p string) string {
 	if real, err := filepath.EvalSymlinks(p); err == nil {
 		return real
@@ -427,6 +437,9 @@ func runGitExport(c *cli.Context) (err error) {
 		p := &printer{w: c.App.Writer}
 		for _, f := range found {
 			p.printf("%s\n", config.Printable(f.Path))
+		}
+		if err == nil && len(found) == 0 {
+			return nothing(c, "no repository of a sandbox's waits for export in %s", r.anchor.Workspace)
 		}
 		return errors.Join(err, p.err)
 	}

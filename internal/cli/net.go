@@ -57,7 +57,7 @@ func netCommand() *cli.Command {
 
 // callNet calls the coordinator of the domain that the flags name.
 func callNet(c *cli.Context, path string, in, out any) error {
-	r, err := resolveDomain(c, c.String("workspace"))
+	r, err := usedDomain(c, c.String("workspace"))
 	if err != nil {
 		return err
 	}
@@ -155,24 +155,31 @@ type netEvent struct {
 }
 
 func logNet(c *cli.Context) error {
-	r, err := resolveDomain(c, c.String("workspace"))
+	r, err := usedDomain(c, c.String("workspace"))
 	if err != nil {
 		return err
 	}
+	none := func() error {
+		if c.Bool("blocked") {
+			return nothing(c, "nothing was refused in domain %s (profile %s)", r.anchor.Hash, r.anchor.Profile)
+		}
+		return nothing(c, "the network of domain %s (profile %s) has decided nothing yet", r.anchor.Hash, r.anchor.Profile)
+	}
 	f, err := os.Open(filepath.Join(r.anchor.Root, "network.log"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it has decided nothing yet
+		return none()
 	}
 	if err != nil {
 		return fmt.Errorf("network log: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read
-	lines := bufio.NewScanner(f)
+	lines, shown := bufio.NewScanner(f), 0
 	for lines.Scan() {
 		var e netEvent
 		if json.Unmarshal(lines.Bytes(), &e) != nil || c.Bool("blocked") && e.Verdict == "allowed" {
 			continue // half a line, as a killed coordinator leaves
 		}
+		shown++
 		if c.Bool("json") {
 			_, err = fmt.Fprintf(c.App.Writer, "%s\n", lines.Bytes())
 		} else {
@@ -183,5 +190,8 @@ func logNet(c *cli.Context) error {
 			return err
 		}
 	}
-	return lines.Err()
+	if err := lines.Err(); err != nil || shown > 0 {
+		return err
+	}
+	return none()
 }

@@ -99,18 +99,19 @@ func stateCommand() *cli.Command {
 	}
 }
 
-// stateDomain finds the domain of the workspace that --workspace is or lies in: the
-// nearest one that was ever used, else that of the directory itself.
+// stateDomain finds the domain of the workspace that --workspace is or lies in.
 func stateDomain(c *cli.Context) (resolved, error) {
 	path := c.String("workspace")
 	if path == "" {
 		path = "."
 	}
-	a, err := askedFor(c, path)
-	if err != nil {
-		return resolved{}, err
-	}
-	return a.nearest(c, "domain.json")
+	return usedDomain(c, path)
+}
+
+// nothing tells on stderr why a list is empty; what reads the list itself sees none.
+func nothing(c *cli.Context, format string, args ...any) error {
+	_, err := fmt.Fprintln(c.App.ErrWriter, config.Printable(fmt.Sprintf(format, args...)))
+	return err
 }
 
 // errNothingKept is what commands say of a domain without changes.
@@ -281,8 +282,7 @@ func runStateList(c *cli.Context) error {
 		return printJSON(c.App.Writer, v)
 	}
 	if len(all) == 0 {
-		_, err := fmt.Fprintf(c.App.Writer, "no snapshots of profile %s in %s\n", v.Profile, config.Printable(v.Workspace))
-		return err
+		return nothing(c, "no snapshots of profile %s in %s", v.Profile, v.Workspace)
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	p := &printer{w: w}

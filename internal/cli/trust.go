@@ -56,7 +56,7 @@ func runTrust(c *cli.Context) error {
 	}
 	switch {
 	case c.Bool("list"):
-		return listTrusted(c.App.Writer, store)
+		return listTrusted(c, store)
 	case c.Bool("revoke"):
 		return revoke(c.App.Writer, store, path)
 	}
@@ -132,13 +132,16 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-func listTrusted(w io.Writer, store *config.TrustStore) error {
+func listTrusted(c *cli.Context, store *config.TrustStore) error {
 	entries, err := store.List()
 	if err != nil {
 		return err
 	}
+	if len(entries) == 0 {
+		return nothing(c, "no file is trusted")
+	}
 	for _, e := range entries {
-		if _, err := fmt.Fprintf(w, "%s  %s  %s\n", e.SHA256, e.When.Format(time.RFC3339), config.Printable(e.Path)); err != nil {
+		if _, err := fmt.Fprintf(c.App.Writer, "%s  %s  %s\n", e.SHA256, e.When.Format(time.RFC3339), config.Printable(e.Path)); err != nil {
 			return err
 		}
 	}

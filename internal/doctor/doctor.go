@@ -157,6 +157,7 @@ func Run(ctx context.Context, h Host, s Settings) Report {
 		d.runtimeDir(),
 		d.cgroups(),
 		podman,
+		d.storage(),
 		d.conmon(ctx),
 		d.registration(version),
 		d.programs(ctx),
@@ -227,15 +228,6 @@ func (p packages) install(tool string) string {
 		tool = name
 	}
 	return p.command + " " + tool
-}
-
-// bootWith makes the machine start with one more argument to the kernel.
-func (p packages) bootWith(arg string, sudo func(string) string) string {
-	if strings.HasPrefix(p.command, "dnf") {
-		return sudo("grubby --update-kernel=ALL --args="+arg) + " && " + sudo("reboot")
-	}
-	return sudo(`sed -i 's/^GRUB_CMDLINE_LINUX="/&`+arg+` /' /etc/default/grub`) +
-		" && " + sudo("grub-mkconfig -o /boot/grub/grub.cfg") + " && " + sudo("reboot")
 }
 
 func packagesOf(root string) packages {

@@ -218,6 +218,17 @@ func TestHealthyMachine(t *testing.T) {
 	}
 }
 
+// No cgroups are no fault: rootless none is used.
+func TestCgroupsAreNotNeeded(t *testing.T) {
+	for _, without := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/user.slice"} {
+		m := healthy(t)
+		m.remove(without)
+		if c := find(t, m.run(), "cgroups"); c.Status != OK || !strings.Contains(c.Detail, "not enforced") {
+			t.Errorf("without %s: %+v", without, c)
+		}
+	}
+}
+
 func TestOneThingBroken(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -240,11 +251,16 @@ func TestOneThingBroken(t *testing.T) {
 		{"relative runtime directory", func(m *machine) { m.env["XDG_RUNTIME_DIR"] = "run" }, "runtime dir", Fail, "XDG_RUNTIME_DIR=/run/user/"},
 		{"runtime directory gone", func(m *machine) { m.remove("/run/user/1000") }, "runtime dir", Fail, "loginctl"},
 		{"runtime directory open to others", func(m *machine) { m.mkdir("/run/user/1000", 0o755) }, "runtime dir", Warn, "chmod 700"},
-		{"cgroups version 1", func(m *machine) { m.remove("/sys/fs/cgroup") }, "cgroups", Warn, "systemd.unified_cgroup_hierarchy=1"},
-		{"memory not delegated", func(m *machine) {
-			m.put(fmt.Sprintf("/sys/fs/cgroup/user.slice/user-%d.slice/user@%d.service/cgroup.controllers", m.uid, m.uid), "pids\n", 0o644)
-		}, "cgroups", Warn, "Delegate="},
-		{"nothing delegated", func(m *machine) { m.remove("/sys/fs/cgroup/user.slice") }, "cgroups", Warn, "loginctl enable-linger"},
+		{"podman on vfs", func(m *machine) {
+			m.put("/home/dev/.config/containers/storage.conf", "[storage]\ndriver = \"vfs\"\n", 0o644)
+		}, "podman storage", Warn, "storage.conf"},
+		{"podman on vfs for all users", func(m *machine) {
+			m.put("/etc/containers/storage.conf", "[storage]\ndriver = \"vfs\"\n", 0o644)
+		}, "podman storage", Warn, "home/dev/.config/containers/storage.conf"},
+		{"podman has chosen vfs", func(m *machine) {
+			m.env["HOME"] = m.root + "/home/dev"
+			m.mkdir("/home/dev/.local/share/containers/storage/vfs-images", 0o700)
+		}, "podman storage", Warn, "overlay"},
 		{"podman missing", func(m *machine) { delete(m.tools, "podman") }, "podman", Fail, "sudo apt install -y podman"},
 		{"podman missing on Fedora", func(m *machine) {
 			delete(m.tools, "podman")

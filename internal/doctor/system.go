@@ -214,54 +214,24 @@ func (d *examiner) runtimeDir() Check {
 	return ok(name, "%s", dir)
 }
 
+// cgroups only tells: rootless no runtime of Lazaret's is given one, whatever the
+// machine delegates.
 func (d *examiner) cgroups() Check {
 	const name = "cgroups"
-	controllers, err := d.read("/sys/fs/cgroup/cgroup.controllers")
-	if errors.Is(err, fs.ErrNotExist) {
-		kind := "version 1"
+	kind := "version 2"
+	switch _, err := d.read("/sys/fs/cgroup/cgroup.controllers"); {
+	case errors.Is(err, fs.ErrNotExist):
+		kind = "version 1"
 		if _, err := os.Stat(d.Root + "/sys/fs/cgroup/unified"); err == nil {
 			kind = "hybrid (versions 1 and 2)"
 		}
-		if d.UID == 0 {
-			return ok(name, "%s", kind)
-		}
-		return warn(name, d.pkg.bootWith("systemd.unified_cgroup_hierarchy=1", d.sudo),
-			"%s: an ordinary user cannot be given controllers, so memory, cpu and process limits are not enforced", kind)
-	}
-	if err != nil {
+	case err != nil:
 		return warn(name, "ls -l /sys/fs/cgroup", "%v", err)
 	}
 	if d.UID == 0 {
-		return ok(name, "version 2: %s", controllers)
+		return ok(name, "%s", kind)
 	}
-	// systemd delegates a subtree to the user's own manager.
-	own := fmt.Sprintf("/sys/fs/cgroup/user.slice/user-%d.slice/user@%d.service/cgroup.controllers", d.UID, d.UID)
-	delegated, err := d.read(own)
-	if err != nil {
-		return warn(name, d.sudo("loginctl enable-linger "+strconv.Itoa(d.UID)),
-			"version 2, but nothing is delegated to this user (no systemd user manager): limits are not enforced")
-	}
-	var missing []string
-	for _, c := range []string{"memory", "pids", "cpu"} {
-		if !hasWord(delegated, c) {
-			missing = append(missing, c)
-		}
-	}
-	if len(missing) > 0 {
-		return warn(name,
-			`printf '[Service]\nDelegate=cpu cpuset io memory pids\n' | `+d.sudo("install -D -m 644 /dev/stdin /etc/systemd/system/user@.service.d/delegate.conf")+" && "+d.sudo("systemctl daemon-reload")+"  # then log in again",
-			"version 2, but %s not delegated to this user: those limits are not enforced", strings.Join(missing, ", "))
-	}
-	return ok(name, "version 2, delegated: %s", delegated)
-}
-
-func hasWord(s, word string) bool {
-	for w := range strings.FieldsSeq(s) {
-		if w == word {
-			return true
-		}
-	}
-	return false
+	return ok(name, "%s; limits on memory, cpu and processes are not enforced for ordinary users", kind)
 }
 
 func (d *examiner) device(name, module, why string) Check {

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/lazaret-dev/lazaret/internal/atomicfile"
@@ -52,11 +53,11 @@ func Canonical(path string) (string, error) {
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
-		return "", fmt.Errorf("workspace %q: %w", path, err)
+		return "", lookError(path, abs, err)
 	}
 	fi, err := os.Stat(real)
 	if err != nil {
-		return "", fmt.Errorf("workspace %q: %w", path, err)
+		return "", lookError(path, abs, err)
 	}
 	if !fi.IsDir() {
 		return "", fmt.Errorf("workspace %q is not a directory: mount the project's directory at /workspace", path)
@@ -65,6 +66,23 @@ func Canonical(path string) (string, error) {
 		return "", fmt.Errorf("workspace %q: line breaks in the path are not supported: rename the directory", path)
 	}
 	return real, nil
+}
+
+// lookError tells why a workspace cannot be looked at, in the user's own words for it
+// unless another place on the way is at fault.
+func lookError(path, abs string, err error) error {
+	var at *fs.PathError
+	if !errors.As(err, &at) {
+		return fmt.Errorf("workspace %q: %w", path, err)
+	}
+	where := ""
+	if at.Path != abs {
+		where = " at " + strconv.Quote(at.Path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("workspace %q: %w%s: make the directory, or name another one", path, at.Err, where)
+	}
+	return fmt.Errorf("workspace %q: %w%s", path, at.Err, where)
 }
 
 // New makes the anchor of a profile and a canonical workspace (see Canonical).

@@ -82,7 +82,7 @@ func WaitLock(path string, deadline time.Time) (*Lock, error) {
 			return l, err
 		}
 		if !time.Now().Before(deadline) {
-			return nil, fmt.Errorf("%w for %s by %s: it is at work in the same domain; wait for its end, or end it, and try again", err, StartTimeout, lockHolder(path))
+			return nil, fmt.Errorf("%w for %s by %s: it is at work in the same domain; wait for its end, or end it, and try again", err, StartTimeout, LockHolder(path))
 		}
 		// flock(2) cannot be given a deadline; polling keeps the wait bounded.
 		time.Sleep(pause)
@@ -155,8 +155,8 @@ func RemoveNames(lock *Lock, socket string) error {
 	return lock.Remove()
 }
 
-// lockHolder finds the process that holds the flock, for messages only.
-func lockHolder(path string) string {
+// LockHolder names the process that holds a lock, for messages only.
+func LockHolder(path string) string {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
 		return unknownHolder

@@ -36,6 +36,8 @@ type Options struct {
 	// Enter comes before every command of the user's and is run as root, such as
 	// nsenter with its arguments: what it starts is in other namespaces.
 	Enter []string
+	// CommandTime is how long one command of Run's may take; 0 is two minutes.
+	CommandTime time.Duration
 }
 
 // Harness is one test's place. It is removed when the test ends.
@@ -49,12 +51,13 @@ type Harness struct {
 	Runtime string // XDG_RUNTIME_DIR; when Rootful /run, as the test's processes see it
 	Sandbox string // runsc of the configuration
 
-	root       *exec.Cmd // keeps a rootful test's namespaces; nil otherwise
-	rootPID    int
-	enter      []string
-	workspaces []string
-	profiles   []string
-	mounts     map[string]bool // mount points in podman's namespace before the test did anything
+	root        *exec.Cmd // keeps a rootful test's namespaces; nil otherwise
+	rootPID     int
+	enter       []string
+	workspaces  []string
+	profiles    []string
+	commandTime time.Duration
+	mounts      map[string]bool // mount points in podman's namespace before the test did anything
 }
 
 const (
@@ -75,7 +78,10 @@ func New(t *testing.T, opts Options) *Harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Harness{t: t, Machine: m, User: m.User, Sandbox: opts.Sandbox, profiles: []string{"default"}, enter: opts.Enter}
+	h := &Harness{t: t, Machine: m, User: m.User, Sandbox: opts.Sandbox, profiles: []string{"default"}, enter: opts.Enter, commandTime: opts.CommandTime}
+	if h.commandTime == 0 {
+		h.commandTime = commandTime
+	}
 	if h.Sandbox == "" {
 		h.Sandbox = SandboxCurrent
 	}
@@ -292,10 +298,10 @@ func Do(cmd *exec.Cmd) Result {
 	return r
 }
 
-// Run runs a command of the user's, for two minutes at most.
+// Run runs a command of the user's, for Options.CommandTime at most.
 func (h *Harness) Run(name string, args ...string) Result {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+	ctx, cancel := context.WithTimeout(context.Background(), h.commandTime)
 	defer cancel()
 	return Do(h.Command(ctx, name, args...))
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/lazaret-dev/lazaret/test/e2e/harness"
 )
@@ -70,19 +71,23 @@ if sys.argv[1] == 'change':
 tell()
 `
 
-// STATE_FILES=100000 is the long run.
+// STATE_FILES=100000 (make tree) is the long run.
 func TestAllOfATreeComesBack(t *testing.T) {
-	n := os.Getenv("STATE_FILES")
-	if n == "" {
-		n = "1500"
+	n, limit := "1500", time.Duration(0)
+	if v := os.Getenv("STATE_FILES"); v != "" {
+		n, limit = v, 20*time.Minute
 	}
 	t.Parallel()
 	for name, opts := range map[string]harness.Options{"overlay": {}, "fuse-overlayfs": fuse()} {
 		t.Run(name, func(t *testing.T) {
+			opts.CommandTime = limit
 			h := harness.New(t, opts)
 			ws := h.Workspace()
-			made := h.Lazaret(ws, harness.Debian, "python3", "-c", manifest, "change", n).OK(t)
-			if again := h.Lazaret(ws, harness.Debian, "python3", "-c", manifest, "tell").OK(t); again != made {
+			r := h.Lazaret(ws, harness.Debian, "python3", "-c", manifest, "change", n)
+			made := r.OK(t)
+			next := h.Lazaret(ws, harness.Debian, "python3", "-c", manifest, "tell")
+			t.Logf("%s files: changed and listed in %s, listed in the next container in %s", n, r.Took.Round(time.Second), next.Took.Round(time.Second))
+			if again := next.OK(t); again != made {
 				h.WriteFile(h.Dir+"/made", made)
 				h.WriteFile(h.Dir+"/again", again)
 				t.Errorf("the tree is another:\n%.3000s", h.Run("diff", h.Dir+"/made", h.Dir+"/again").Stdout)

@@ -212,8 +212,8 @@ func TestRebase(t *testing.T) {
 	h.Run("lazaret", "state", "rm", "-w", ws, "before-rebase").OK(t)
 	// Once more, with nothing that is not brought over.
 	h.Run("lazaret", "state", "rebase", "-w", ws, "--yes", "--skip", "tool").OK(t)
-	if out := h.Run("lazaret", "state", "list", "-w", ws).OK(t); !strings.Contains(out, "no snapshots") {
-		t.Errorf("after another rebase: %s", out)
+	if r := h.Run("lazaret", "state", "list", "-w", ws); r.OK(t) != "" || !strings.Contains(r.Stderr, "no snapshots") {
+		t.Errorf("after another rebase: %s%s", r.Stdout, r.Stderr)
 	}
 	h.Lazaret(ws, image, "sh", "-ec", "! command -v tool").OK(t)
 }
