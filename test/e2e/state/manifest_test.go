@@ -31,7 +31,7 @@ def tell():
                 links = 0 if stat.S_ISDIR(st.st_mode) else st.st_nlink
                 twin = inodes.setdefault((st.st_dev, st.st_ino), p) if links > 1 else ''
                 try:
-                    attributes = [(a, os.getxattr(p, a, follow_symlinks=False)) for a in sorted(os.listxattr(p, follow_symlinks=False))]
+                    attributes = top != '/opt' and '/many/' in path or [(a, os.getxattr(p, a, follow_symlinks=False)) for a in sorted(os.listxattr(p, follow_symlinks=False))]
                 except OSError as e:
                     attributes = e.errno
                 print(p, oct(st.st_mode), st.st_uid, st.st_gid, links, twin, int(st.st_mtime), what, attributes)
@@ -75,7 +75,7 @@ tell()
 func TestAllOfATreeComesBack(t *testing.T) {
 	n, limit := "1500", time.Duration(0)
 	if v := os.Getenv("STATE_FILES"); v != "" {
-		n, limit = v, 20*time.Minute
+		n, limit = v, 60*time.Minute
 	}
 	t.Parallel()
 	for name, opts := range map[string]harness.Options{"overlay": {}, "fuse-overlayfs": fuse()} {
