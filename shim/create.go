@@ -86,7 +86,7 @@ func (s *shim) create() error {
 	if err := s.enforceable(r); err != nil {
 		return err
 	}
-	network, err := s.planNetwork(r, s.networkFlags(r))
+	network, err := s.planNetwork(r)
 	if err != nil {
 		return err
 	}
@@ -557,11 +557,11 @@ func (s *shim) enforceable(r *request) error {
 	}
 	fresh := func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace && n.Path == "" }
 	r.loopback = p.Network.Mode != "none" && len(networks) == 0 && slices.ContainsFunc(r.doc.Namespaces(), fresh)
-	r.noteUnused()
 	probe := r.low.probe(s.env)
 	if err := fits(r.cfg, p, r.low, probe, networks); err != nil {
 		return err
 	}
+	r.noteUnused()
 	if engineOf(r.bundle) == "buildah" && !probe.hasFlag("directfs") {
 		// Nobody reaps its gofer there, and so old runsc's delete waits for it in vain.
 		return fmt.Errorf("builds are not supported by lazaret with %s, of before 2023, which cannot end a container of buildah's: install a current runsc, or build with the default runtime", r.low.path)

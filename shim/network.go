@@ -27,7 +27,7 @@ func filtered(p *config.Profile) bool {
 
 // planNetwork is what the coordinator is asked for; nil where the network is not
 // filtered, or the engine gives the container none.
-func (s *shim) planNetwork(r *request, networks []string) (*wire.Network, error) {
+func (s *shim) planNetwork(r *request) (*wire.Network, error) {
 	if !filtered(r.profile) {
 		return nil, nil
 	}
