@@ -107,7 +107,7 @@ func newFixture(t *testing.T) *fixture {
 // still take a connection for a moment, which is then cut.
 func (f *fixture) ensure() *wire.Conn {
 	f.t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; {
+	for end := time.Now().Add(30 * time.Second); ; {
 		c, err := wire.Ensure(f.spec, programPath)
 		if err != nil {
 			f.t.Fatal(err)
@@ -117,7 +117,7 @@ func (f *fixture) ensure() *wire.Conn {
 		}
 		_ = c.Close()
 		if time.Now().After(end) {
-			f.t.Fatal("no coordinator that answers within 5 s")
+			f.t.Fatal("no coordinator that answers within 30 s")
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (f *fixture) eventually(what string, ok func() bool) {
 			return
 		}
 	}
-	f.t.Fatalf("not seen within 10 s: %s", what)
+	f.t.Fatalf("not seen within 30 s: %s", what)
 }
 
 // keptFile is a test's own in the workspace.

@@ -143,7 +143,7 @@ func TestGuardThatDoesNotServe(t *testing.T) {
 				t.Errorf("took %s", took)
 			}
 			if tt.how == "dies" {
-				for end := time.Now().Add(5 * time.Second); !strings.Contains(log.String(), "the reason") && time.Now().Before(end); {
+				for end := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), "the reason") && time.Now().Before(end); {
 					time.Sleep(time.Millisecond)
 				}
 				if !strings.Contains(log.String(), "panic: the reason") {
@@ -226,7 +226,7 @@ func TestGuardsEnd(t *testing.T) {
 	t.Run("and it tells of a cut", func(t *testing.T) {
 		g, log, err := startFake(t.Context(), t, "cut", gitsentry.Options{})
 		must(t, err)
-		for end := time.Now().Add(5 * time.Second); !g.cut.Load() && time.Now().Before(end); {
+		for end := time.Now().Add(30 * time.Second); !g.cut.Load() && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		if !g.cut.Load() || !strings.Contains(log.String(), "long long") {

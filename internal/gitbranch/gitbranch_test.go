@@ -733,7 +733,7 @@ func TestKilled(t *testing.T) {
 			killed++
 		}
 		var wt Worktree
-		for deadline := time.Now().Add(5 * time.Second); ; {
+		for deadline := time.Now().Add(30 * time.Second); ; {
 			if wt, err = Prepare(t.Context(), w.options(w.repo)); err == nil || time.Now().After(deadline) {
 				break
 			}

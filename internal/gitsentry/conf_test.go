@@ -29,9 +29,9 @@ func (w *world) developer(o *Options) (home string) {
 // eventually waits for what the guard does by itself.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			w.t.Fatalf("%s: not within 5 s", what)
+			w.t.Fatalf("%s: not within 30 s", what)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestIndexInPlace(t *testing.T) {
 	if got := w.read(filepath.Join(w.in, ".git/index")); got != data {
 		t.Error("the sandbox does not read what it wrote")
 	}
-	for end := time.Now().Add(5 * time.Second); w.read(filepath.Join(w.host, ".git/index")) != data; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); w.read(filepath.Join(w.host, ".git/index")) != data; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the host has not got the index")
 		}

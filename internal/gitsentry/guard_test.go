@@ -280,7 +280,7 @@ func TestCut(t *testing.T) {
 	if err := os.Rename(filepath.Join(w.host, ".git"), filepath.Join(w.host, "away")); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for {
 		if _, err := os.Lstat(git); err != nil {
 			break
@@ -332,7 +332,7 @@ func TestHostChangesShow(t *testing.T) {
 	w := newWorld(t, nil)
 	soon := func(what string, cond func() bool) {
 		t.Helper()
-		for end := time.Now().Add(3 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(30 * time.Second); !cond(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%s does not show in the sandbox", what)
 			}
