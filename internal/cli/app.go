@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lazaret-dev/lazaret/internal/spell"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/lazaret-dev/lazaret/internal/version"
@@ -217,27 +219,7 @@ func distance(a, b string) int {
 	if len(x) > 64 {
 		x = x[:64] // nobody misspells that far
 	}
-	var before []int
-	last := make([]int, len(y)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(x); i++ {
-		row := make([]int, len(y)+1)
-		row[0] = i
-		for j := 1; j <= len(y); j++ {
-			cost := 1
-			if x[i-1] == y[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(y)]
+	return spell.Distance(x, y)
 }
 
 func helpCommand() *cli.Command {

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/lazaret-dev/lazaret/internal/atomicfile"
 )
 
@@ -27,17 +25,11 @@ func RecordWritten(dataRoot string, paths []string) (err error) {
 		return nil
 	}
 	fail := func(err error) error { return fmt.Errorf("record what the sandbox may write to: %w", err) }
-	if err := os.MkdirAll(dataRoot, 0o700); err != nil {
-		return fail(err)
-	}
-	dir, err := os.Open(dataRoot)
+	unlock, err := atomicfile.LockDir(dataRoot)
 	if err != nil {
 		return fail(err)
 	}
-	defer func() { _ = dir.Close() }() // and with it the lock
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		return fail(err)
-	}
+	defer unlock()
 	all, err := Written(dataRoot)
 	if err != nil {
 		return fail(err)

@@ -12,16 +12,16 @@ func Nearest(word string, candidates []string) string {
 	}
 	best, bestDist := "", len(word)/3+2
 	for _, c := range candidates {
-		if d := editDistance(word, strings.ToLower(c)); d < bestDist {
+		if d := Distance([]byte(word), []byte(strings.ToLower(c))); d < bestDist {
 			best, bestDist = c, d
 		}
 	}
 	return best
 }
 
-// editDistance counts insertions, deletions, replacements and swaps of
+// Distance counts insertions, deletions, replacements and swaps of
 // neighbours, the usual slips of typing.
-func editDistance(a, b string) int {
+func Distance[E comparable](a, b []E) int {
 	prev2 := make([]int, len(b)+1)
 	prev := make([]int, len(b)+1)
 	cur := make([]int, len(b)+1)

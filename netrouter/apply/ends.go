@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -46,26 +45,14 @@ func WatchEnds(ctx context.Context, tell func(End)) error {
 	if err := c.JoinGroup(groupDestroy); err != nil {
 		return fmt.Errorf("hear of ended flows: %w", err)
 	}
-	for {
-		all, err := c.Receive()
-		if errors.Is(err, unix.ENOBUFS) {
-			continue // too many at one time: their counts are lost, no rule is
+	if err := receive(ctx, c, ctDelete, func(_, body []byte) {
+		if e, ok := parseEnd(body); ok {
+			tell(e)
 		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("hear of ended flows: %w", err)
-		}
-		for _, m := range all {
-			if m.Header.Type != ctDelete || len(m.Data) < 4 {
-				continue
-			}
-			if e, ok := parseEnd(m.Data[4:]); ok {
-				tell(e)
-			}
-		}
+	}); err != nil {
+		return fmt.Errorf("hear of ended flows: %w", err)
 	}
+	return nil
 }
 
 // parseEnd reads the kernel's message of a flow; ok is false for those that are no

@@ -58,29 +58,40 @@ func Watch(ctx context.Context, tell func(group uint16, f Flow)) error {
 			}
 		}
 	}
+	if err := receive(ctx, c, ulogPacket, func(head, body []byte) {
+		attrs, err := netlink.UnmarshalAttributes(body)
+		if err != nil {
+			return // of another kernel; the rules do not depend on it
+		}
+		for _, a := range attrs {
+			if f, ok := parseFlow(a.Data); ok && a.Type == attrPayload {
+				tell(binary.BigEndian.Uint16(head[2:]), f)
+			}
+		}
+	}); err != nil {
+		return fmt.Errorf("hear of flows: %w", err)
+	}
+	return nil
+}
+
+// receive hands on the kernel's messages of one type, each as its head (struct
+// nfgenmsg) and what follows, until ctx ends. What comes while too many wait is
+// lost: it is for the log, no rule depends on it.
+func receive(ctx context.Context, c *netlink.Conn, kind netlink.HeaderType, each func(head, body []byte)) error {
 	for {
 		all, err := c.Receive()
 		if errors.Is(err, unix.ENOBUFS) {
-			continue // too many at one time; the rules bound them
+			continue
 		}
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("hear of flows: %w", err)
+			return err
 		}
 		for _, m := range all {
-			if m.Header.Type != ulogPacket || len(m.Data) < 4 {
-				continue
-			}
-			attrs, err := netlink.UnmarshalAttributes(m.Data[4:])
-			if err != nil {
-				continue // of another kernel; the rules do not depend on it
-			}
-			for _, a := range attrs {
-				if f, ok := parseFlow(a.Data); ok && a.Type == attrPayload {
-					tell(binary.BigEndian.Uint16(m.Data[2:4]), f)
-				}
+			if m.Header.Type == kind && len(m.Data) >= 4 {
+				each(m.Data[:4], m.Data[4:])
 			}
 		}
 	}

@@ -112,10 +112,11 @@ func (x *Proxy) leave(source netip.Addr) {
 func (x *Proxy) dial(ctx context.Context, name string, port uint16) (*net.TCPConn, netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	if !x.allowed(name, port) {
+	// Name and addresses are judged by one policy.
+	p := x.r.Policy()
+	if p == nil || !p.Lookup(name).Has(port) {
 		return nil, netip.Addr{}, errNotAllowed
 	}
-	p := x.r.Policy()
 	addrs, _, err := x.r.Addresses(ctx, name)
 	if err != nil {
 		return nil, netip.Addr{}, err

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
-	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/atomicfile"
 	"github.com/lazaret-dev/lazaret/internal/config"
@@ -39,17 +38,11 @@ func AddAllow(o config.Options, profile, entry string) (path string, err error) 
 	if err != nil {
 		return path, err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return path, err
-	}
-	dir, err := os.Open(filepath.Dir(path))
+	unlock, err := atomicfile.LockDir(filepath.Dir(path))
 	if err != nil {
 		return path, err
 	}
-	defer func() { _ = dir.Close() }() // lets the next one in
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		return path, err
-	}
+	defer unlock()
 	mode, file := fs.FileMode(0o600), path
 	fi, err := os.Stat(path)
 	switch {
