@@ -102,6 +102,7 @@ func newApp() *cli.App {
 			consoleCommand(),
 			domainCommand(),
 			netCommand(),
+			auditCommand(),
 			gitCommand(),
 			stateCommand(),
 			pruneCommand(),

@@ -1,18 +1,15 @@
 package cli
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/lazaret-dev/lazaret/internal/audit"
 	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/netrule"
 	"github.com/lazaret-dev/lazaret/internal/wire"
@@ -140,7 +137,7 @@ func target(name, addr string, port uint16) string {
 	return name
 }
 
-// netEvent is a line of the log, as far as it is shown.
+// netEvent is a recorded decision, as far as it is shown.
 type netEvent struct {
 	Time    string `json:"time"`
 	Kind    string `json:"kind"`
@@ -152,6 +149,7 @@ type netEvent struct {
 	Up      int64  `json:"bytes_up"`
 	Down    int64  `json:"bytes_down"`
 	Reason  string `json:"reason"`
+	Repeats int    `json:"repeats"`
 }
 
 func logNet(c *cli.Context) error {
@@ -165,33 +163,32 @@ func logNet(c *cli.Context) error {
 		}
 		return nothing(c, "the network of domain %s (profile %s) has decided nothing yet", r.anchor.Hash, r.anchor.Profile)
 	}
-	f, err := os.Open(filepath.Join(r.anchor.Root, "network.log"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return none()
-	}
-	if err != nil {
-		return fmt.Errorf("network log: %w", err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	lines, shown := bufio.NewScanner(f), 0
-	for lines.Scan() {
+	shown := 0
+	for p, err := range entriesOf(auditPager(r), audit.Egress) {
+		if err != nil {
+			return err
+		}
 		var e netEvent
-		if json.Unmarshal(lines.Bytes(), &e) != nil || c.Bool("blocked") && e.Verdict == "allowed" {
-			continue // half a line, as a killed coordinator leaves
+		if p.Kind != audit.EgressDecision || json.Unmarshal(p.Payload, &e) != nil || c.Bool("blocked") && e.Verdict == "allowed" {
+			continue // lazaret audit tells what else there is
 		}
 		shown++
 		if c.Bool("json") {
-			_, err = fmt.Fprintf(c.App.Writer, "%s\n", lines.Bytes())
+			_, err = fmt.Fprintf(c.App.Writer, "%s\n", p.Payload)
 		} else {
-			_, err = fmt.Fprintf(c.App.Writer, "%s %-11s %-4s %s %s up %d down %d %s\n", config.Printable(e.Time), config.Printable(e.Verdict),
-				config.Printable(e.Kind), config.Printable(target(e.Name, e.Addr, e.Port)), config.Printable(e.Proto), e.Up, e.Down, config.Printable(e.Reason))
+			more := ""
+			if e.Repeats > 0 {
+				more = fmt.Sprintf(" %d times more", e.Repeats)
+			}
+			_, err = fmt.Fprintf(c.App.Writer, "%s %-11s %-4s %s %s up %d down %d %s%s\n", config.Printable(e.Time), config.Printable(e.Verdict),
+				config.Printable(e.Kind), config.Printable(target(e.Name, e.Addr, e.Port)), config.Printable(e.Proto), e.Up, e.Down, config.Printable(e.Reason), more)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := lines.Err(); err != nil || shown > 0 {
-		return err
+	if shown > 0 {
+		return nil
 	}
 	return none()
 }

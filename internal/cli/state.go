@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,10 +15,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/lazaret-dev/lazaret/internal/audit"
 	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/stateanchor"
 	"github.com/lazaret-dev/lazaret/internal/stateanchor/snapshot"
 	"github.com/lazaret-dev/lazaret/internal/stateanchor/tree"
+	"github.com/lazaret-dev/lazaret/internal/store"
 )
 
 func stateCommand() *cli.Command {
@@ -142,7 +145,31 @@ func withState(c *cli.Context, work func(r resolved) error) (err error) {
 	if done || err != nil {
 		return err
 	}
-	return lockedState(c.Context, r, func() error { return work(r) })
+	return lockedState(c.Context, r, func() error {
+		return recordedState(r, c.Command.Name, c.Args().Slice(), func() error { return work(r) })
+	})
+}
+
+// recordedState runs work only where the domain's audit can tell of it. The domain
+// must be locked.
+func recordedState(r resolved, operation string, args []string, work func() error) (err error) {
+	s := store.Open(store.Options{Root: r.anchor.Root, Log: slog.New(slog.DiscardHandler)})
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.Ready(); err != nil {
+		return err
+	}
+	err = work()
+	what := map[string]any{"operation": operation, "arguments": args}
+	verdict := "done"
+	if err != nil {
+		verdict, what["error"] = "failed", err.Error()
+	}
+	recorded := make(chan error, 1)
+	s.Append(audit.Event{Kind: audit.StateChanged, Verdict: verdict, Payload: audit.Payload(what)}, func(err error) { recorded <- err })
+	if rerr := <-recorded; rerr != nil {
+		err = errors.Join(err, fmt.Errorf("record %s of the state: %w", operation, rerr))
+	}
+	return err
 }
 
 // lockedState runs work while nobody uses the domain and nothing of it is mounted.

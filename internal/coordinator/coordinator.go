@@ -22,9 +22,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lazaret-dev/lazaret/internal/audit"
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/coordinator/broker"
 	"github.com/lazaret-dev/lazaret/internal/coordinator/network"
+	"github.com/lazaret-dev/lazaret/internal/store"
 	"github.com/lazaret-dev/lazaret/internal/trust"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -83,6 +85,7 @@ type Coordinator struct {
 	started time.Time
 	idle    chan struct{} // has a token when the last use may have gone
 	sweeps  chan struct{} // has a token when killed coordinators may be looked for
+	store   *store.Store
 	broker  *broker.Broker
 	// escalationConns counts the open connections of all Escalation Sockets.
 	escalationConns atomic.Int32
@@ -138,10 +141,10 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	if err := c.makeRunDir(); err != nil {
 		return err
 	}
-	record := broker.OpenLog(spec.Domain.Root)
-	defer record.Close()
+	c.store = store.Open(store.Options{Root: spec.Domain.Root, Log: log})
+	defer func() { _ = c.store.Close() }() // again after the teardown: no harm
 	alerts := make(chan struct{}, 1)
-	c.broker = broker.New(broker.Options{Domain: spec.Domain, Log: log, Record: record.Record, Alert: func() {
+	c.broker = broker.New(broker.Options{Domain: spec.Domain, Log: log, Record: c.store.Append, Later: c.store.Later, Busy: c.store.Behind, Alert: func() {
 		select {
 		case alerts <- struct{}{}:
 		default: // will be looked at
@@ -172,6 +175,7 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	if err != nil {
 		return err
 	}
+	c.record(audit.Event{Kind: audit.CoordinatorStart}, facts{"pid": os.Getpid(), "profile": spec.Domain.Profile, "workspace": spec.Domain.Workspace, "recover": spec.Recover})
 	log.Info("coordinator started", "domain", spec.Domain.Hash, "profile", spec.Domain.Profile, "workspace", spec.Domain.Workspace, "pid", os.Getpid())
 	served = true // the teardown removes everything from here on
 	go joinScope(ctx, spec, log, "coordinator", os.Getpid())
@@ -399,6 +403,8 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 		errs = append(errs, c.leaveState())
 	}
 	c.guarding.Unlock()
+	c.record(audit.Event{Kind: audit.CoordinatorEnd}, facts{"containers_left": left})
+	errs = append(errs, c.store.Close()) // after the last that can happen, before a successor may open it
 	if left == 0 {
 		errs = append(errs, removeDomainDir(filepath.Dir(c.runDir)))
 		if c.spec.Domain.Ephemeral {
@@ -632,6 +638,7 @@ func (c *Coordinator) attach(ct *container, p *proc.Process) error {
 		return fmt.Errorf("attach container %s: %w", ct.id, err)
 	}
 	ct.attached, ct.proc = true, p
+	c.record(audit.Event{Kind: audit.ContainerStarted, Container: ct.id}, facts{"pid": p.PID})
 	go c.watch(ct, p)
 	return nil
 }
@@ -643,6 +650,7 @@ func (c *Coordinator) forget(ct *container) {
 	}
 	delete(c.containers, ct.id)
 	c.dropEscalation(ct)
+	c.record(audit.Event{Kind: audit.ContainerEnded, Container: ct.id}, facts{"started": ct.attached})
 	if err := c.removeSources(ct.id); err != nil {
 		c.log.Error("remove the mounts of a container", "container", ct.id, "error", err) // the domain's end tries again
 	}
@@ -867,6 +875,7 @@ func (c *Coordinator) addSession(s *session) error {
 	}
 	c.sessions[s.ID] = s
 	c.used = true
+	c.record(audit.Event{Kind: audit.SessionStarted, Session: s.ID, Container: s.ContainerID}, facts{"kind": s.Kind, "terminal": s.Terminal, "pid": s.PID})
 	c.log.Info("session began", "session", s.ID, "kind", s.Kind, "container", s.ContainerID, "pid", s.PID)
 	return nil
 }
@@ -880,6 +889,7 @@ func (c *Coordinator) endSession(id string) {
 			c.broker.End(id)
 		}
 		_ = s.conn.Close() // its peer is gone already
+		c.record(audit.Event{Kind: audit.SessionEnded, Session: id, Container: s.ContainerID}, facts{"kind": s.Kind, "since": s.Since.UTC()})
 		c.log.Info("session ended", "session", id)
 		if ct := c.containers[s.ContainerID]; ct != nil && ct.sessionEnded != nil {
 			select {

@@ -27,6 +27,7 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/coordinator/broker"
 	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/store"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
@@ -858,7 +859,7 @@ func TestRefusedRequests(t *testing.T) {
 // FuzzRequest: no body, whatever it holds, crashes the server or is answered
 // with anything but JSON.
 func FuzzRequest(f *testing.F) {
-	paths := []string{wire.PathPrepare, wire.PathAttach, wire.PathRelease, wire.PathSessions, wire.PathStatus, wire.PathDesk}
+	paths := []string{wire.PathPrepare, wire.PathAttach, wire.PathRelease, wire.PathSessions, wire.PathStatus, wire.PathDesk, wire.PathAudit}
 	for i := range paths {
 		f.Add(i, []byte(`{"version":1,"container_id":"c","pid":2}`))
 	}
@@ -866,10 +867,12 @@ func FuzzRequest(f *testing.F) {
 	f.Add(1, []byte(`{"version":1,"container_id":"c","pid":-1}{}`))
 	dir := f.TempDir()
 	spec := wire.StartSpec{Version: wire.Version, Domain: domain.New("default", dir, dir), ControlDir: dir, RuntimeDir: dir}
+	log := slog.New(slog.DiscardHandler)
+	records := store.Open(store.Options{Root: dir, Log: log})
+	f.Cleanup(func() { _ = records.Close() })
 	f.Fuzz(func(t *testing.T, i int, body []byte) {
-		log := slog.New(slog.DiscardHandler)
-		c := &Coordinator{spec: spec, log: log, idle: make(chan struct{}, 1), containers: map[string]*container{}, sessions: map[string]*session{}}
-		c.broker = broker.New(broker.Options{Domain: spec.Domain, Log: log, Record: func(_ *broker.Entry, done func(error)) { go done(nil) }})
+		c := &Coordinator{spec: spec, log: log, store: records, idle: make(chan struct{}, 1), containers: map[string]*container{}, sessions: map[string]*session{}}
+		c.broker = broker.New(broker.Options{Domain: spec.Domain, Log: log, Record: records.Append, Later: records.Later, Busy: records.Behind})
 		defer c.broker.Close()
 		w := httptest.NewRecorder()
 		method := http.MethodPost
@@ -877,7 +880,7 @@ func FuzzRequest(f *testing.F) {
 			i = -(i + 1)
 		}
 		path := paths[i%len(paths)]
-		if path == wire.PathStatus {
+		if path == wire.PathStatus || path == wire.PathAudit {
 			method = http.MethodGet
 		}
 		c.handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(string(body))))

@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lazaret-dev/lazaret/internal/audit"
 	"github.com/lazaret-dev/lazaret/internal/gitbranch"
 	"github.com/lazaret-dev/lazaret/internal/gitsentry"
 	"github.com/lazaret-dev/lazaret/internal/mountinfo"
@@ -65,6 +66,7 @@ type guard struct {
 	notes []string      // what the developer should know of its branch
 	more  []wire.Bind   // what is mounted of it beside the workspace
 	cut   atomic.Bool   // the host has removed or replaced .git
+	cuts  chan struct{} // has a token when that was told
 	told  struct {      // what it tells the developer
 		mu    sync.Mutex
 		notes []string // the newest last
@@ -89,7 +91,7 @@ func startGuard(ctx context.Context, argv []string, o gitsentry.Options, log *sl
 		}
 	}
 	defer func() { _ = words.Close() }() // only read
-	g := &guard{hold: hold, done: make(chan struct{})}
+	g := &guard{hold: hold, done: make(chan struct{}), cuts: make(chan struct{}, 1)}
 	go g.hear(heard, log)
 	started := make(chan error, 1)
 	go func() {
@@ -153,6 +155,10 @@ func (g *guard) hear(stderr *os.File, log *slog.Logger) {
 		line, err := r.ReadSlice('\n') // a long one comes in pieces
 		if line := string(bytes.TrimSpace(line)); line == guardCut {
 			g.cut.Store(true)
+			select {
+			case g.cuts <- struct{}{}:
+			default: // told before
+			}
 		} else if note, ok := strings.CutPrefix(line, guardNote); ok {
 			g.told.mu.Lock()
 			g.told.notes = append(g.told.notes, note)
@@ -261,6 +267,7 @@ func (c *Coordinator) guarded(ctx context.Context, ct *container, req *wire.Prep
 	c.mu.Lock()
 	c.guard = g
 	c.mu.Unlock()
+	c.record(audit.Event{Kind: audit.GuardChanged, Verdict: wire.GuardServing}, facts{"guard": "workspace", "pid": g.proc.PID, "git": req.Git, "masks": req.Masks, "read_only": req.ReadOnly})
 	c.log.Info("guard serves", "pid", g.proc.PID, "git", req.Git, "masks", req.Masks, "read_only", req.ReadOnly)
 	go c.watchGuard(g)
 	go joinScope(context.WithoutCancel(ctx), c.spec, c.log, "guard", g.proc.PID)
@@ -336,13 +343,21 @@ func (c *Coordinator) newGuard(ctx context.Context, req *wire.PrepareRequest) (*
 	return g, nil
 }
 
-// watchGuard tells of a guard that ends by itself. Its mount stays, dead, while
+// watchGuard tells of a guard that cuts itself off, or ends by itself. Its mount stays, dead, while
 // sandboxes live: nothing can come to lie in its place.
 func (c *Coordinator) watchGuard(g *guard) {
-	<-g.done
+	for over := false; !over; {
+		select {
+		case <-g.cuts:
+			c.record(audit.Event{Kind: audit.GuardChanged, Verdict: "cut"}, facts{"guard": "workspace", "pid": g.proc.PID, "reason": "the host removed or replaced .git"})
+		case <-g.done:
+			over = true
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.guard == g {
+		c.record(audit.Event{Kind: audit.GuardChanged, Verdict: wire.GuardDead}, facts{"guard": "workspace", "pid": g.proc.PID, "containers": len(c.containers)})
 		c.log.Error("the guard over the workspace has ended: its sandboxes are cut off", "pid", g.proc.PID, "containers", len(c.containers))
 	}
 }
@@ -356,6 +371,7 @@ func (c *Coordinator) dropGuard() error {
 	c.mu.Unlock()
 	if g != nil {
 		g.stop()
+		c.record(audit.Event{Kind: audit.GuardChanged, Verdict: "ended"}, facts{"guard": "workspace", "pid": g.proc.PID})
 	}
 	return errors.Join(c.removeSources(""), removeMountpoint(c.guardDir()), os.RemoveAll(c.guardMemory()))
 }

@@ -2,28 +2,21 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"net/http"
 	"path/filepath"
 	"slices"
+	"time"
 
-	"gopkg.in/natefinch/lumberjack.v2"
-
+	"github.com/lazaret-dev/lazaret/internal/audit"
 	"github.com/lazaret-dev/lazaret/internal/coordinator/network"
 	"github.com/lazaret-dev/lazaret/internal/layout"
 	"github.com/lazaret-dev/lazaret/internal/wire"
-	"github.com/lazaret-dev/lazaret/netrouter/plan"
 )
 
-// networkLog in the Domain Root has one JSON object a line for every decision of
-// the network.
-const networkLog = "network.log"
-
-// domainNetwork is a live network with its log.
+// domainNetwork is a live network with what records its decisions.
 type domainNetwork struct {
 	*network.Network
-	log io.Closer
+	decisions *egress
 }
 
 func (c *Coordinator) networkDir() string { return filepath.Join(filepath.Dir(c.runDir), "network") }
@@ -83,21 +76,21 @@ func (c *Coordinator) newNetwork(ctx context.Context, req wire.Network) (*domain
 	if err != nil {
 		return nil, err
 	}
-	out := &lumberjack.Logger{Filename: filepath.Join(c.spec.Domain.Root, networkLog), MaxSize: 5, MaxBackups: 3}
-	enc := json.NewEncoder(out)
+	g := newEgress(c.store.AppendEgress, time.Now)
 	n, err := network.Start(ctx, network.Options{
 		Dir: c.networkDir(), Hash: c.spec.Domain.Hash, Router: router, Request: req, Log: c.log,
-		Event: func(e plan.Event) {
-			if err := enc.Encode(e); err != nil {
-				c.log.Error("network log", "error", err)
+		Event: g.event, Lost: g.lose, Changed: func(up bool, why string) {
+			verdict := "down"
+			if up {
+				verdict = "up"
 			}
+			c.record(audit.Event{Kind: audit.GuardChanged, Verdict: verdict}, facts{"guard": "network", "reason": why})
 		},
 	})
 	if err != nil {
-		_ = out.Close() // nothing was written
 		return nil, err
 	}
-	return &domainNetwork{n, out}, nil
+	return &domainNetwork{n, g}, nil
 }
 
 // dropNetwork ends the network. It needs c.guarding, not c.mu.
@@ -110,7 +103,7 @@ func (c *Coordinator) dropNetwork(ctx context.Context) error {
 		return nil
 	}
 	err := n.Close(ctx)
-	_ = n.log.Close() // lines are written as they come
+	_ = n.decisions.Close() // never fails
 	return err
 }
 
@@ -155,13 +148,13 @@ func (c *Coordinator) networkRoutes(mux *http.ServeMux) {
 		var res wire.NetworkResponse
 		err := decode(r, &req, &req.Version)
 		if err == nil {
-			res.Cut, err = c.changeNetwork(r.Context(), &req)
+			res.Cut, err = c.changeNetwork(r.Context(), &req, peerPID(r))
 		}
 		c.answer(w, res, err)
 	})
 }
 
-func (c *Coordinator) changeNetwork(ctx context.Context, req *wire.NetworkRequest) (int, error) {
+func (c *Coordinator) changeNetwork(ctx context.Context, req *wire.NetworkRequest, pid int) (int, error) {
 	c.mu.Lock()
 	n := c.net
 	c.mu.Unlock()
@@ -171,6 +164,18 @@ func (c *Coordinator) changeNetwork(ctx context.Context, req *wire.NetworkReques
 	cut, err := n.Change(ctx, req.Add, req.Remove)
 	if err != nil {
 		return 0, &wire.Error{Code: wire.CodeBadRequest, Message: err.Error()}
+	}
+	for word, entries := range map[string][]wire.NetworkChange{"add": req.Add, "remove": req.Remove} {
+		for _, ch := range entries {
+			verdict := "allow"
+			if ch.Deny {
+				verdict = "deny"
+			}
+			if word == "remove" {
+				verdict = "withdraw-" + verdict
+			}
+			c.record(audit.Event{Kind: audit.NetworkChanged, Verdict: verdict}, facts{"entry": ch.Entry, "cut": cut, "pid": pid})
+		}
 	}
 	c.log.Info("network changed", "added", req.Add, "removed", req.Remove, "cut", cut)
 	return cut, nil

@@ -39,7 +39,7 @@ func (c *Coordinator) handler() http.Handler {
 			c.answer(w, nil, err)
 			return
 		}
-		res, err := c.prepare(r.Context(), &req, peer)
+		res, err := c.prepareRecorded(r.Context(), &req, peer)
 		if err != nil {
 			c.giveUp()
 		}
@@ -65,6 +65,7 @@ func (c *Coordinator) handler() http.Handler {
 	mux.HandleFunc("POST "+wire.PathSessions, c.serveSession)
 	mux.HandleFunc("POST "+wire.PathDesk, c.serveDesk)
 	c.networkRoutes(mux)
+	c.auditRoutes(mux)
 	mux.HandleFunc("POST "+wire.PathHold, c.serveHold)
 	return mux
 }
@@ -89,11 +90,7 @@ func (c *Coordinator) serveSession(w http.ResponseWriter, r *http.Request) {
 	s := &session{conn: conn, SessionStatus: wire.SessionStatus{
 		ID: req.SessionID, Kind: req.Kind, ContainerID: req.ContainerID, Terminal: req.Terminal, Since: time.Now(),
 	}, key: wire.Session{ID: req.SessionID, PublicKey: req.PublicKey, Owned: req.Owned}}
-	if uc, ok := peerConn(r.Context()); ok {
-		if cred, err := wire.PeerCred(uc); err == nil {
-			s.PID = int(cred.Pid)
-		}
-	}
+	s.PID = peerPID(r)
 	added := c.addSession(s)
 	err = answerHijacked(conn, rw, added)
 	if added != nil || err != nil {
@@ -143,12 +140,7 @@ func (c *Coordinator) serveDesk(w http.ResponseWriter, r *http.Request) {
 		c.answer(w, nil, fmt.Errorf("take over the connection: %w", err))
 		return
 	}
-	pid := 0
-	if uc, ok := peerConn(r.Context()); ok {
-		if cred, err := wire.PeerCred(uc); err == nil {
-			pid = int(cred.Pid)
-		}
-	}
+	pid := peerPID(r)
 	if err := answerHijacked(conn, rw, nil); err != nil {
 		_ = conn.Close() // gone before it began
 		return
@@ -190,6 +182,16 @@ type deskConn struct {
 }
 
 func (d deskConn) Read(p []byte) (int, error) { return d.in.Read(p) }
+
+// peerPID is the pid of the process that sent r, 0 where it is not known.
+func peerPID(r *http.Request) int {
+	if uc, ok := peerConn(r.Context()); ok {
+		if cred, err := wire.PeerCred(uc); err == nil {
+			return int(cred.Pid)
+		}
+	}
+	return 0
+}
 
 // requestProcess opens the process that sent r.
 func requestProcess(r *http.Request) (*proc.Process, error) {

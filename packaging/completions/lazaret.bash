@@ -19,6 +19,7 @@ _lazaret() {
             ' console') cmd='console' ;;
             ' domain') cmd='domain' ;;
             ' net') cmd='net' ;;
+            ' audit') cmd='audit' ;;
             ' git') cmd='git' ;;
             ' state') cmd='state' ;;
             ' prune') cmd='prune' ;;
@@ -30,6 +31,11 @@ _lazaret() {
             'net deny') cmd='net deny' ;;
             'net list') cmd='net list' ;;
             'net log') cmd='net log' ;;
+            'audit list') cmd='audit list' ;;
+            'audit show') cmd='audit show' ;;
+            'audit verify') cmd='audit verify' ;;
+            'audit export') cmd='audit export' ;;
+            'audit sign') cmd='audit sign' ;;
             'git status') cmd='git status' ;;
             'git diff') cmd='git diff' ;;
             'git log') cmd='git log' ;;
@@ -126,6 +132,142 @@ _lazaret() {
             return
             ;;
         'net log --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit list --profile' | 'audit list -p')
+            return
+            ;;
+        'audit list --workspace' | 'audit list -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit list --domain')
+            return
+            ;;
+        'audit list --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit list --since')
+            return
+            ;;
+        'audit list --until')
+            return
+            ;;
+        'audit list --kind')
+            return
+            ;;
+        'audit list --session')
+            return
+            ;;
+        'audit list --verdict')
+            return
+            ;;
+        'audit list --last')
+            return
+            ;;
+        'audit show --profile' | 'audit show -p')
+            return
+            ;;
+        'audit show --workspace' | 'audit show -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit show --domain')
+            return
+            ;;
+        'audit show --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit verify --profile' | 'audit verify -p')
+            return
+            ;;
+        'audit verify --workspace' | 'audit verify -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit verify --domain')
+            return
+            ;;
+        'audit verify --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit verify --signed')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit verify --signer')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit export --profile' | 'audit export -p')
+            return
+            ;;
+        'audit export --workspace' | 'audit export -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit export --domain')
+            return
+            ;;
+        'audit export --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit export --since')
+            return
+            ;;
+        'audit export --until')
+            return
+            ;;
+        'audit export --kind')
+            return
+            ;;
+        'audit export --session')
+            return
+            ;;
+        'audit export --verdict')
+            return
+            ;;
+        'audit export --format')
+            return
+            ;;
+        'audit sign --profile' | 'audit sign -p')
+            return
+            ;;
+        'audit sign --workspace' | 'audit sign -w')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit sign --domain')
+            return
+            ;;
+        'audit sign --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit sign --key')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'audit sign --output')
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$cur")
             return
@@ -328,7 +470,7 @@ _lazaret() {
             if [[ $cur == -* ]]; then
                 words='--version --help -h'
             else
-                words='init run doctor status console domain net git state prune config trust completion help'
+                words='init run doctor status console domain net audit git state prune config trust completion help'
             fi
             ;;
         'init')
@@ -414,6 +556,48 @@ _lazaret() {
         'net log')
             if [[ $cur == -* ]]; then
                 words='--profile -p --workspace -w --config --json --blocked --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'audit')
+            if [[ $cur == -* ]]; then
+                words='--help -h'
+            else
+                words='list show verify export sign'
+            fi
+            ;;
+        'audit list')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --workspace -w --domain --config --since --until --kind --session --verdict --last --json --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'audit show')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --workspace -w --domain --config --json --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'audit verify')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --workspace -w --domain --config --signed --signer --json --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'audit export')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --workspace -w --domain --config --since --until --kind --session --verdict --format --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'audit sign')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --workspace -w --domain --config --key --output --help -h'
             else
                 words=''
             fi

@@ -13,6 +13,7 @@ _lazaret() {
             ' console') cmd='console' ;;
             ' domain') cmd='domain' ;;
             ' net') cmd='net' ;;
+            ' audit') cmd='audit' ;;
             ' git') cmd='git' ;;
             ' state') cmd='state' ;;
             ' prune') cmd='prune' ;;
@@ -24,6 +25,11 @@ _lazaret() {
             'net deny') cmd='net deny' ;;
             'net list') cmd='net list' ;;
             'net log') cmd='net log' ;;
+            'audit list') cmd='audit list' ;;
+            'audit show') cmd='audit show' ;;
+            'audit verify') cmd='audit verify' ;;
+            'audit export') cmd='audit export' ;;
+            'audit sign') cmd='audit sign' ;;
             'git status') cmd='git status' ;;
             'git diff') cmd='git diff' ;;
             'git log') cmd='git log' ;;
@@ -63,6 +69,42 @@ _lazaret() {
         'net log --profile'|'net log -p') _message 'NAME'; return ;;
         'net log --workspace'|'net log -w') _files; return ;;
         'net log --config') _files; return ;;
+        'audit list --profile'|'audit list -p') _message 'NAME'; return ;;
+        'audit list --workspace'|'audit list -w') _files; return ;;
+        'audit list --domain') _message 'HASH'; return ;;
+        'audit list --config') _files; return ;;
+        'audit list --since') _message 'TIME'; return ;;
+        'audit list --until') _message 'TIME'; return ;;
+        'audit list --kind') _message 'KIND'; return ;;
+        'audit list --session') _message 'ID'; return ;;
+        'audit list --verdict') _message 'VERDICT'; return ;;
+        'audit list --last') _message 'N'; return ;;
+        'audit show --profile'|'audit show -p') _message 'NAME'; return ;;
+        'audit show --workspace'|'audit show -w') _files; return ;;
+        'audit show --domain') _message 'HASH'; return ;;
+        'audit show --config') _files; return ;;
+        'audit verify --profile'|'audit verify -p') _message 'NAME'; return ;;
+        'audit verify --workspace'|'audit verify -w') _files; return ;;
+        'audit verify --domain') _message 'HASH'; return ;;
+        'audit verify --config') _files; return ;;
+        'audit verify --signed') _files; return ;;
+        'audit verify --signer') _files; return ;;
+        'audit export --profile'|'audit export -p') _message 'NAME'; return ;;
+        'audit export --workspace'|'audit export -w') _files; return ;;
+        'audit export --domain') _message 'HASH'; return ;;
+        'audit export --config') _files; return ;;
+        'audit export --since') _message 'TIME'; return ;;
+        'audit export --until') _message 'TIME'; return ;;
+        'audit export --kind') _message 'KIND'; return ;;
+        'audit export --session') _message 'ID'; return ;;
+        'audit export --verdict') _message 'VERDICT'; return ;;
+        'audit export --format') _message 'FORMAT'; return ;;
+        'audit sign --profile'|'audit sign -p') _message 'NAME'; return ;;
+        'audit sign --workspace'|'audit sign -w') _files; return ;;
+        'audit sign --domain') _message 'HASH'; return ;;
+        'audit sign --config') _files; return ;;
+        'audit sign --key') _files; return ;;
+        'audit sign --output') _files; return ;;
         'git status --profile'|'git status -p') _message 'NAME'; return ;;
         'git status --config') _files; return ;;
         'git diff --profile'|'git diff -p') _message 'NAME'; return ;;
@@ -125,6 +167,7 @@ _lazaret() {
                 'console:answer what the sandboxes ask for'
                 'domain:print the domain of a workspace: its hash and its paths'
                 'net:see and change the filtered network of a domain that is in use'
+                'audit:show and check what has happened in a domain'
                 'git:look at an agent'\''s branch, take it over, and export its repositories'
                 'state:look at what an agent has installed and changed, keep it, and take it back'
                 'prune:remove the domains whose workspace is gone'
@@ -264,6 +307,108 @@ _lazaret() {
                 '--config:also read FILE, above the other layers'
                 '--json:print JSON'
                 '--blocked:only what was refused, or would be'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'audit')
+            flags=(
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+                'list:list the records, oldest first'
+                'show:show one record in full'
+                'verify:check that no record was changed, removed, exchanged or cut off'
+                'export:print the records for another program'
+                'sign:sign where the chains have come to with an SSH key'
+            )
+            ;;
+        'audit list')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--workspace:the domain of the workspace at PATH'
+                '-w:the domain of the workspace at PATH'
+                '--domain:the domain with this HASH, also one whose workspace is gone'
+                '--config:also read FILE, above the other layers'
+                '--since:only from TIME on: RFC 3339, or how long ago, such as 90m or 7d'
+                '--until:only before TIME'
+                '--kind:only records of KIND, such as escalation or escalation.run; may be repeated'
+                '--session:only of the session whose id begins with ID'
+                '--verdict:only with VERDICT, such as approved, denied or blocked; may be repeated'
+                '--last:only the last N of them'
+                '--json:print JSON, one object a line'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'audit show')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--workspace:the domain of the workspace at PATH'
+                '-w:the domain of the workspace at PATH'
+                '--domain:the domain with this HASH, also one whose workspace is gone'
+                '--config:also read FILE, above the other layers'
+                '--json:print JSON, one object a line'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'audit verify')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--workspace:the domain of the workspace at PATH'
+                '-w:the domain of the workspace at PATH'
+                '--domain:the domain with this HASH, also one whose workspace is gone'
+                '--config:also read FILE, above the other layers'
+                '--signed:the head that was signed, with its signature in FILE.sig'
+                '--signer:the public key in FILE must have signed it'
+                '--json:print JSON, one object a line'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'audit export')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--workspace:the domain of the workspace at PATH'
+                '-w:the domain of the workspace at PATH'
+                '--domain:the domain with this HASH, also one whose workspace is gone'
+                '--config:also read FILE, above the other layers'
+                '--since:only from TIME on: RFC 3339, or how long ago, such as 90m or 7d'
+                '--until:only before TIME'
+                '--kind:only records of KIND, such as escalation or escalation.run; may be repeated'
+                '--session:only of the session whose id begins with ID'
+                '--verdict:only with VERDICT, such as approved, denied or blocked; may be repeated'
+                '--format:FORMAT is jsonl, ocsf or cef'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'audit sign')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--workspace:the domain of the workspace at PATH'
+                '-w:the domain of the workspace at PATH'
+                '--domain:the domain with this HASH, also one whose workspace is gone'
+                '--config:also read FILE, above the other layers'
+                '--key:sign with the private key in FILE, or the agent'\''s of the public key in it'
+                '--output:write to FILE and FILE.sig'
                 '--help:show help'
                 '-h:show help'
             )

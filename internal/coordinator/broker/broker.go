@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lazaret-dev/lazaret/escalate"
+	"github.com/lazaret-dev/lazaret/internal/audit"
 	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/sessionkey"
 	"github.com/lazaret-dev/lazaret/internal/wire"
@@ -32,6 +33,8 @@ const (
 	maxEnded      = 1024    // sessions whose end is remembered
 	maxDesks      = 64
 	burst         = 256 // requests of one session at once, and in a second
+	// maxRecorded bounds what one session may have recorded of its requests, in bytes.
+	maxRecorded = 64 << 20
 )
 
 // Codes of Submit's errors beside those of package wire.
@@ -49,9 +52,13 @@ const (
 type Options struct {
 	Domain domain.Anchor
 	Log    *slog.Logger
-	// Record keeps an entry for good before done is called, with nil, or with why it
-	// could not. It does not block, and calls done later.
-	Record func(e *Entry, done func(error))
+	// Record keeps an event for good before done is called, with nil, or with why it
+	// could not. It does not block, and calls done later. Without done nobody waits.
+	Record func(e audit.Event, done func(error))
+	// Later is Record for one that may be kept together with the next.
+	Later func(e audit.Event, done func(error))
+	// Busy reports whether the disk is behind with the records.
+	Busy func() bool
 	// Alert tells that a request waits, and no person's desk is there that could
 	// answer it. It does not block; nil for none.
 	Alert func()
@@ -78,6 +85,7 @@ type session struct {
 	rules      Rules
 	pending    int
 	dropped    int // refused as too many since the last answer
+	recorded   int // bytes of what it has asked
 	seen       map[uuid.UUID]struct{}
 	remembered map[string]struct{}
 	tokens     float64
@@ -108,7 +116,6 @@ type Request struct {
 	timer *time.Timer
 	phase phase
 	desk  *desk // of recording and running
-	ran   Entry
 }
 
 // Broker serves one domain. Its methods may be called at the same time.
@@ -124,6 +131,7 @@ type Broker struct {
 	requests map[string]*Request
 	desks    map[*desk]struct{}
 	owned    map[string]int // sessions that a terminal has opened a desk for
+	refused  map[refusalKey]*refusals
 	closed   bool
 }
 
@@ -134,7 +142,7 @@ func New(o Options) *Broker {
 	}
 	return &Broker{
 		opts: o, sessions: map[string]*session{}, adopted: map[string]bool{}, ended: map[string]string{}, requests: map[string]*Request{},
-		desks: map[*desk]struct{}{}, owned: map[string]int{},
+		desks: map[*desk]struct{}{}, owned: map[string]int{}, refused: map[refusalKey]*refusals{},
 	}
 }
 
@@ -183,6 +191,7 @@ func (b *Broker) EndSandbox(sandbox string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.adopted, sandbox)
+	b.endRefusals(sandbox)
 	for _, s := range b.sessions {
 		if s.Sandbox == sandbox {
 			b.endSession(s)
@@ -213,6 +222,7 @@ func (b *Broker) Close() {
 	for _, s := range b.sessions {
 		b.endSession(s)
 	}
+	b.endRefusals("")
 	for d := range b.desks {
 		d.drop()
 	}
@@ -235,12 +245,16 @@ func (b *Broker) Waiting() (n int) {
 func (b *Broker) Submit(sandbox string, req *escalate.Request) (*Request, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s, err := b.check(sandbox, req)
-	if err != nil {
-		return nil, err
-	}
 	now := b.opts.Now()
-	if err := b.admit(s, now); err != nil {
+	s, err := b.check(sandbox, req)
+	if err == nil {
+		err = b.admit(s, len(req.Command)+len(req.Justification)+len(req.CWD), now)
+	}
+	if err != nil {
+		var e *wire.Error
+		if errors.As(err, &e) {
+			b.countRefusal(sandbox, e.Code, e.Message)
+		}
 		return nil, err
 	}
 	cwd := req.CWD
@@ -258,6 +272,9 @@ func (b *Broker) Submit(sandbox string, req *escalate.Request) (*Request, error)
 	r.Done, r.News = r.done, r.news
 	b.requests[req.RequestID] = r
 	s.pending++
+	b.opts.Later(b.event(r, audit.EscalationAsked, "", asked{
+		r.ask.ID, b.opts.Domain.Profile, s.Kind, r.ask.Command, r.ask.CWD, r.ask.Justification, r.ask.Deadline.UTC(),
+	}), func(err error) { b.unrecorded(r, err) })
 	r.timer = time.AfterFunc(s.rules.Timeout, func() { b.expire(r) })
 	for d := range b.desks {
 		if d.serves(s) {
@@ -346,8 +363,9 @@ func (b *Broker) check(sandbox string, req *escalate.Request) (*session, error) 
 	return s, nil
 }
 
-// admit bounds how many requests there are. It needs b.mu.
-func (b *Broker) admit(s *session, now time.Time) error {
+// admit bounds how many requests there are, and what is recorded of them: size is
+// in bytes. It needs b.mu.
+func (b *Broker) admit(s *session, size int, now time.Time) error {
 	s.tokens = min(burst, s.tokens+now.Sub(s.filled).Seconds()*burst)
 	s.filled = now
 	switch {
@@ -360,8 +378,14 @@ func (b *Broker) admit(s *session, now time.Time) error {
 	case len(b.requests) >= maxAllPending:
 		s.dropped++
 		return refuse(CodeTooMany, "%d requests of this domain wait for an answer already", len(b.requests))
+	case b.opts.Busy():
+		s.dropped++
+		return refuse(CodeTooMany, "the disk does not keep up with what is to be recorded")
+	case s.recorded+size > maxRecorded:
+		return refuse(CodeTooMany, "what session %s has asked for fills %d MiB of records: start a new one", s.ID, maxRecorded>>20)
 	}
 	s.tokens--
+	s.recorded += size
 	return nil
 }
 
@@ -381,12 +405,18 @@ func (b *Broker) expire(r *Request) {
 		return
 	}
 	why := fmt.Sprintf("nobody answered within %s", r.ses.rules.Timeout)
-	b.record(r, Entry{Event: EventTimeout, Reason: why})
+	b.note(b.event(r, audit.EscalationDecided, verdictTimeout, decided{Request: r.ask.ID, Reason: why}))
 	b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: escalate.ExitTimeout, Reason: why}, why)
 }
 
 func (b *Broker) failed(r *Request, why string) *escalate.Response {
-	b.record(r, Entry{Event: EventFailed, Reason: why})
+	if r.phase == running {
+		b.note(b.event(r, audit.EscalationRun, verdictFailed, ran{
+			Request: r.ask.ID, Desk: r.desk.kind, DeskPID: r.desk.pid, ExitCode: escalate.ExitFailed, Reason: why, Stdout: digestOf(nil), Stderr: digestOf(nil),
+		}))
+	} else {
+		b.note(b.event(r, audit.EscalationDecided, verdictFailed, decided{Request: r.ask.ID, Reason: why}))
+	}
 	return &escalate.Response{RequestID: r.ask.ID, Approved: r.phase == running, ExitCode: escalate.ExitFailed, Reason: why}
 }
 
@@ -411,20 +441,17 @@ func (b *Broker) finish(r *Request, res *escalate.Response, why string) {
 	}
 }
 
-// record needs b.mu. What it keeps is not waited for.
-func (b *Broker) record(r *Request, e Entry) {
-	b.opts.Record(b.entry(r, e), func(err error) {
-		if err != nil {
-			b.opts.Log.Error("record an escalation", "request", r.ask.ID, "error", err)
-		}
-	})
-}
-
-func (b *Broker) entry(r *Request, e Entry) *Entry {
-	e.Time, e.Request, e.Session, e.Sandbox = b.opts.Now().UTC(), r.ask.ID, r.ask.Session, r.ask.Sandbox
-	e.Profile, e.Asked, e.CWD, e.Justification = b.opts.Domain.Profile, r.ask.Command, r.ask.CWD, r.ask.Justification
-	e.Received = r.ask.Received.UTC()
-	return &e
+// unrecorded ends a request of which it could not be recorded that it was made.
+func (b *Broker) unrecorded(r *Request, err error) {
+	if err == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.phase != over {
+		why := fmt.Sprintf("the request could not be recorded, so nothing was run: %v", err)
+		b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: escalate.ExitFailed, Reason: why}, why)
+	}
 }
 
 // approve is a desk's answer. It needs b.mu.
@@ -436,14 +463,17 @@ func (b *Broker) approve(d *desk, r *Request, reply *wire.DeskReply) {
 	r.phase, r.desk = recording, d
 	r.ses.dropped = 0
 	r.timer.Stop()
-	r.ran = Entry{Event: EventApproved, Desk: d.kind, DeskPID: d.pid, Command: command, Auto: reply.Auto, Remember: reply.Remember}
+	e := decided{Request: r.ask.ID, Desk: d.kind, DeskPID: d.pid, Auto: reply.Auto, Remember: reply.Remember}
+	if command != r.ask.Command {
+		e.Command = command
+	}
 	for other := range b.desks {
 		if other != d && other.shown[r.ask.ID] {
 			delete(other.shown, r.ask.ID)
 			other.send(wire.DeskEvent{Type: wire.EventGone, ID: r.ask.ID, Why: "it has been answered elsewhere"})
 		}
 	}
-	b.opts.Record(b.entry(r, r.ran), func(err error) {
+	b.opts.Record(b.event(r, audit.EscalationDecided, verdictApproved, e), func(err error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		switch {
@@ -465,18 +495,20 @@ func (b *Broker) approve(d *desk, r *Request, reply *wire.DeskReply) {
 // deny needs b.mu.
 func (b *Broker) deny(d *desk, r *Request, reply *wire.DeskReply) {
 	r.ses.dropped = 0
-	b.record(r, Entry{Event: EventDenied, Desk: d.kind, DeskPID: d.pid, Reason: reply.Reason, Auto: reply.Auto})
+	b.note(b.event(r, audit.EscalationDecided, verdictDenied, decided{Request: r.ask.ID, Desk: d.kind, DeskPID: d.pid, Reason: reply.Reason, Auto: reply.Auto}))
 	delete(d.shown, r.ask.ID)
 	b.finish(r, &escalate.Response{RequestID: r.ask.ID, ExitCode: escalate.ExitDenied, Reason: reply.Reason}, "it was denied elsewhere")
 }
 
 // result needs b.mu.
 func (b *Broker) result(d *desk, r *Request, reply *wire.DeskReply) {
-	e := r.ran
-	e.Event, e.Reason = EventResult, reply.Reason
-	e.ExitCode, e.Failed = reply.ExitCode, reply.Failed
-	e.digest(reply.Stdout, reply.Stderr)
-	b.record(r, e)
+	verdict := verdictExited
+	if reply.Failed {
+		verdict = verdictFailed
+	}
+	b.note(b.event(r, audit.EscalationRun, verdict, ran{
+		r.ask.ID, d.kind, d.pid, reply.ExitCode, reply.Reason, digestOf(reply.Stdout), digestOf(reply.Stderr),
+	}))
 	delete(d.shown, r.ask.ID)
 	res := &escalate.Response{RequestID: r.ask.ID, Approved: true, ExitCode: reply.ExitCode, Reason: reply.Reason}
 	res.SetOutput(reply.Stdout, reply.Stderr)

@@ -6,18 +6,19 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/lazaret-dev/lazaret/escalate"
+	"github.com/lazaret-dev/lazaret/internal/audit"
 	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/sessionkey"
 	"github.com/lazaret-dev/lazaret/internal/wire"
@@ -25,29 +26,37 @@ import (
 
 type place struct {
 	*testing.T
-	b      *Broker
-	log    *Log
-	dir    string
-	record func(*Entry, func(error)) // in the log's place; nil for the log
+	b *Broker
+
+	mu     sync.Mutex // guards what follows
+	events []audit.Event
+	fails  string // kind that cannot be recorded
+	busy   bool
+}
+
+// record is the store's place.
+func (p *place) record(e audit.Event, done func(error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var err error
+	if e.Kind == p.fails {
+		err = errors.New("disk full")
+	} else {
+		p.events = append(p.events, e)
+	}
+	if done != nil {
+		go done(err)
+	}
 }
 
 func newPlace(t *testing.T) *place {
-	p := &place{T: t, dir: t.TempDir()}
-	p.log = OpenLog(p.dir)
+	p := &place{T: t}
 	p.b = New(Options{
 		Domain: domain.Anchor{Profile: "dev", Hash: "0123456789ab"}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Record: func(e *Entry, done func(error)) {
-			if p.record != nil {
-				p.record(e, done)
-				return
-			}
-			p.log.Record(e, done)
-		},
+		Record: p.record, Later: p.record,
+		Busy: func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.busy },
 	})
-	t.Cleanup(func() {
-		p.b.Close()
-		p.log.Close()
-	})
+	t.Cleanup(p.b.Close)
 	return p
 }
 
@@ -157,18 +166,15 @@ func (p *place) answer(r *Request) *escalate.Response {
 	return nil
 }
 
-func (p *place) events() (all []string) {
-	p.Helper()
-	data, err := os.ReadFile(filepath.Join(p.dir, File))
-	if err != nil {
-		p.Fatal(err)
-	}
-	for line := range strings.Lines(string(data)) {
-		var e Entry
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			p.Fatalf("line %q: %v", line, err)
+// recorded are the kinds, with their verdicts, in order.
+func (p *place) recorded() (all []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.events {
+		if err := e.Check(); err != nil {
+			p.Errorf("%+v: %v", e, err)
 		}
-		all = append(all, e.Event)
+		all = append(all, strings.TrimSuffix(strings.TrimPrefix(e.Kind, "escalation.")+" "+e.Verdict, " "))
 	}
 	return all
 }
@@ -196,7 +202,7 @@ func TestApproved(t *testing.T) {
 		t.Errorf("gone %+v", e)
 	}
 	first.next(wire.EventGo)
-	if got := p.events(); len(got) != 1 || got[0] != EventApproved {
+	if got := fmt.Sprint(p.recorded()); got != "[asked shown shown decided approved]" {
 		t.Errorf("recorded before go: %v", got)
 	}
 	// Another desk cannot answer for it, nor end it.
@@ -355,15 +361,53 @@ func TestBounds(t *testing.T) {
 }
 
 func TestNotRecorded(t *testing.T) {
+	for _, kind := range []string{audit.EscalationAsked, audit.EscalationDecided} {
+		p := newPlace(t)
+		p.fails = kind
+		d := p.desk(wire.DeskConsole, "")
+		c := p.session("box", false, time.Minute)
+		r := p.submit("box", c.request("x"))
+		d.reply(wire.DeskReply{Type: wire.ReplyApprove, ID: d.next(wire.EventAsk).Ask.ID})
+		d.next(wire.EventGone)
+		if res := p.answer(r); res.Approved || res.ExitCode != 125 || !strings.Contains(res.Reason, "disk full") {
+			t.Errorf("%s: answer %+v", kind, res)
+		}
+	}
+}
+
+func TestNothingIsAskedWhileTheDiskIsBehind(t *testing.T) {
 	p := newPlace(t)
-	p.record = func(_ *Entry, done func(error)) { go done(errors.New("disk full")) }
-	d := p.desk(wire.DeskConsole, "")
+	p.busy = true
 	c := p.session("box", false, time.Minute)
-	r := p.submit("box", c.request("x"))
-	d.reply(wire.DeskReply{Type: wire.ReplyApprove, ID: d.next(wire.EventAsk).Ask.ID})
-	d.next(wire.EventGone)
-	if res := p.answer(r); res.Approved || res.ExitCode != 125 || !strings.Contains(res.Reason, "disk full") {
-		t.Errorf("answer %+v", res)
+	if _, err := p.b.Submit("box", c.request("x")); code(err) != CodeTooMany {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What costs a sandbox nothing is counted, not recorded one by one.
+func TestRefusalsAreCounted(t *testing.T) {
+	p := newPlace(t)
+	c := p.session("box", false, time.Minute)
+	for range 100 {
+		bad := c.request("x")
+		bad.Command = "y"
+		if _, err := p.b.Submit("box", bad); code(err) != CodeBadSignature {
+			t.Fatalf("got %v", err)
+		}
+	}
+	p.b.EndSandbox("box")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	total := 0
+	for _, e := range p.events {
+		var n struct{ Count int }
+		if err := json.Unmarshal(e.Payload, &n); err != nil || e.Kind != audit.EscalationRefused || e.Verdict != CodeBadSignature || e.Container != "box" {
+			t.Errorf("%+v, %v", e, err)
+		}
+		total += n.Count
+	}
+	if total != 100 || len(p.events) > 20 {
+		t.Errorf("%d refusals in %d records", total, len(p.events))
 	}
 }
 
@@ -392,32 +436,6 @@ func TestBadLinesEndADesk(t *testing.T) {
 			}
 		case <-time.After(20 * time.Second):
 			t.Errorf("%.40s: the desk goes on", line)
-		}
-	}
-}
-
-// A log whose name was moved away goes on under its name.
-func TestLogMoved(t *testing.T) {
-	dir := t.TempDir()
-	l := OpenLog(dir)
-	write := func() {
-		done := make(chan error)
-		l.Record(&Entry{Event: EventDenied, Asked: "a\x1b<\u202e"}, func(err error) { done <- err })
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	}
-	write()
-	if err := os.Rename(filepath.Join(dir, File), filepath.Join(dir, "old")); err != nil {
-		t.Fatal(err)
-	}
-	write()
-	l.Close()
-	for _, name := range []string{File, "old"} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		var e Entry
-		if err != nil || json.Unmarshal(data, &e) != nil || e.Asked != "a\x1b<\u202e" {
-			t.Errorf("%s: %q, %v", name, data, err)
 		}
 	}
 }

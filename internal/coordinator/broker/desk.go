@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lazaret-dev/lazaret/escalate"
+	"github.com/lazaret-dev/lazaret/internal/audit"
 	"github.com/lazaret-dev/lazaret/internal/sessionkey"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -100,6 +101,7 @@ func (b *Broker) show(d *desk, r *Request) {
 	ask.Waiting, ask.Dropped = r.ses.pending, r.ses.dropped
 	_, ask.Remembered = r.ses.remembered[memory(ask.Command, ask.CWD)]
 	d.shown[ask.ID] = true
+	b.note(b.event(r, audit.EscalationShown, "", shown{ask.ID, d.kind, d.pid}))
 	d.send(wire.DeskEvent{Type: wire.EventAsk, Ask: &ask})
 	if d.kind != wire.DeskHeadless {
 		r.tell(escalate.NewsAsked)

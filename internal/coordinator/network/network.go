@@ -39,11 +39,13 @@ const maxBlocked = 256
 
 // Options says what a Network is for.
 type Options struct {
-	Dir     string           // of its own, in the domain's runtime directory
-	Hash    string           // of the domain
-	Router  string           // lazaret-netrouter on the host
-	Request wire.Network     // of the first container
-	Event   func(plan.Event) // gets every decision; nil for nobody
+	Dir     string                    // of its own, in the domain's runtime directory
+	Hash    string                    // of the domain
+	Router  string                    // lazaret-netrouter on the host
+	Request wire.Network              // of the first container
+	Event   func(plan.Event)          // gets every decision; nil for nobody
+	Lost    func(int)                 // is told of decisions that were too many to tell; nil for nobody
+	Changed func(up bool, why string) // is told when nothing passes any more, and again; nil for nobody
 	Log     *slog.Logger
 }
 
@@ -461,6 +463,9 @@ func (n *Network) watch() {
 		}
 		n.down = true
 		n.mu.Unlock()
+		if n.o.Changed != nil {
+			n.o.Changed(false, fmt.Sprintf("sidecar ended: %t, uplink ended: %t", side.ended(), up.ended()))
+		}
 		if err := nsutil.Do(n.ns, func() error { return setAll(false) }); err != nil {
 			n.o.Log.Error("close the sandboxes' links", "error", err)
 		}
@@ -473,6 +478,9 @@ func (n *Network) watch() {
 			}
 		}
 		n.o.Log.Info("the network is there again")
+		if n.o.Changed != nil {
+			n.o.Changed(true, "")
+		}
 	}
 }
 

@@ -256,7 +256,9 @@ func (s *sidecar) read(event func(plan.Event), o Options) {
 		case m.Event != nil:
 			event(*m.Event)
 		case m.Lost > 0:
-			o.Log.Warn("network decisions were too many to log", "lost", m.Lost)
+			if o.Lost != nil {
+				o.Lost(m.Lost)
+			}
 		default:
 			s.mu.Lock()
 			c := s.waiting[m.Seq]

@@ -5,7 +5,6 @@ package network
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -176,19 +175,12 @@ func (w *world) raw(p *place, container string) {
 	}
 }
 
-// logged fails the test unless the domain's log tells of a name with a verdict.
+// logged fails the test unless the domain's records tell of a name with a verdict.
 func (p *place) logged(name, verdict string) {
 	p.t.Helper()
-	hash, err := harness.DomainHash("filt", p.ws)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.Eventually(fmt.Sprintf("the log says %s of %s", verdict, name), 10*time.Second, func() bool {
-		data, err := os.ReadFile(filepath.Join(p.DataRoot(), "domains", hash, "network.log"))
-		if err != nil {
-			return false
-		}
-		for line := range strings.Lines(string(data)) {
+	p.Eventually(fmt.Sprintf("the log says %s of %s", verdict, name), 30*time.Second, func() bool {
+		log := p.Run("lazaret", "net", "log", "--json", "--profile=filt", "--workspace="+p.ws)
+		for line := range strings.Lines(log.Stdout) {
 			if strings.Contains(line, `"name":"`+name+`"`) && strings.Contains(line, `"verdict":"`+verdict+`"`) {
 				return true
 			}

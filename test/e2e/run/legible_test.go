@@ -2,7 +2,6 @@ package run
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -70,17 +69,10 @@ func TestLegible(t *testing.T) {
 		p.sees("the same")
 	}
 	// The record has the bytes.
-	hash, err := harness.DomainHash("default", ws)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(filepath.Join(h.DataRoot(), "domains", hash, "escalations.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var e struct{ Asked, Command string }
-	line, _, _ := strings.Cut(string(data), "\n")
-	if err := json.Unmarshal([]byte(line), &e); err != nil || e.Asked != e.Command || !strings.Contains(e.Asked, "ls\x1b[2K\rgit status") || !strings.Contains(e.Asked, "git status"+strings.Repeat(" ", 5000)+"; rm") {
+	list := h.Run("lazaret", "audit", "list", "--workspace", ws, "--kind", "escalation.asked", "--json").OK(t)
+	var e struct{ Payload struct{ Command string } }
+	line, _, _ := strings.Cut(list, "\n")
+	if err := json.Unmarshal([]byte(line), &e); err != nil || !strings.Contains(e.Payload.Command, "ls\x1b[2K\rgit status") || !strings.Contains(e.Payload.Command, "git status"+strings.Repeat(" ", 5000)+"; rm") {
 		t.Errorf("recorded %.300q, %v", line, err)
 	}
 	tmux(h, "kill-session", "-t", p.name).OK(t)
