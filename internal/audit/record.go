@@ -147,7 +147,7 @@ func (r *Record) body() []byte {
 	b := make([]byte, 0, len(magic)+8*7+len(r.Kind)+len(r.Verdict)+len(r.Session)+len(r.Container)+len(r.Payload)+len(r.Prev)+len(r.Hash))
 	b = append(b, magic...)
 	b = binary.BigEndian.AppendUint64(b, r.Seq)
-	b = binary.BigEndian.AppendUint64(b, uint64(r.Time.UnixNano())) //nolint:gosec // its bits
+	b = binary.BigEndian.AppendUint64(b, uint64(r.Time.UnixNano()))
 	for _, s := range []string{r.Kind, r.Verdict, r.Session, r.Container, string(r.Payload)} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
 		b = append(b, s...)

@@ -103,7 +103,7 @@ func sshKeygen(c *cli.Context, in []byte, args ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(c.Context, program, args...) //nolint:gosec // fixed words and the user's own files
+	cmd := exec.CommandContext(c.Context, program, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &errs
 	if err := cmd.Run(); err != nil {

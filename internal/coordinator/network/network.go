@@ -115,7 +115,7 @@ func Start(ctx context.Context, o Options) (_ *Network, err error) {
 		return nil, err
 	}
 	if err := nsutil.Do(n.ns, func() error { return sysctl("netfilter/nf_conntrack_acct", "1") }); err != nil {
-		o.Log.Warn("the network log has no byte counts of what the sidecar does not carry itself", "error", err)
+		o.Log.Warn("the records have no byte counts of what the sidecar does not carry itself", "error", err)
 	}
 	// Only now is anything passed on.
 	if err := nsutil.Do(n.ns, func() error { return sysctl("ipv4/ip_forward", "1") }); err != nil {
