@@ -81,15 +81,16 @@ func (v *verifier) fail(chain string, seq uint64, format string, args ...any) {
 
 func (v *verifier) add(chain string, e Entry) {
 	last := v.last[chain]
-	switch {
-	case e.Damage != "":
-		v.fail(chain, e.Seq, "is damaged: %s", e.Damage)
-		return
-	case v.count[chain] == 0 && chain == Egress && e.Seq > 1:
+	if v.count[chain] == 0 && chain == Egress && e.Seq > 1 {
 		last = Head{e.Seq - 1, e.Prev} // must have been dropped, which the main chain tells
 		v.started[chain] = last
+	}
+	switch {
 	case e.Seq != last.Seq+1:
 		v.fail(chain, last.Seq+1, "is missing: the next one is %d", e.Seq)
+		return
+	case e.Damage != "":
+		v.fail(chain, e.Seq, "is damaged: %s", e.Damage)
 		return
 	}
 	switch {

@@ -32,31 +32,30 @@ func migrations() map[int]migration {
 }
 
 // migrate brings the store to the current schema in one transaction, or leaves it
-// as it was.
-func migrate(db *bbolt.DB, o Options) error {
-	var from int
-	err := db.View(func(tx *bbolt.Tx) (err error) {
+// as it was. from is the version that it had.
+func migrate(db *bbolt.DB, o Options) (from int, err error) {
+	err = db.View(func(tx *bbolt.Tx) (err error) {
 		from, err = schemaOf(tx)
 		return err
 	})
 	switch {
 	case err != nil:
-		return err
+		return from, err
 	case from > schema:
-		return newer(from)
+		return from, newer(from)
 	case from < schema:
 		o.Log.Info("bring the store to the current schema", "from", from, "to", schema)
 		if err := db.Update(func(tx *bbolt.Tx) error { return migrateTx(tx, o, from) }); err != nil {
-			return fmt.Errorf("bring it from schema %d to %d: %w", from, schema, err)
+			return from, fmt.Errorf("bring it from schema %d to %d: %w", from, schema, err)
 		}
 	}
 	for v := range schema {
 		o.at()
 		if err := migrations()[v].after(o); err != nil {
-			return fmt.Errorf("remove what schema %d has left: %w", v, err)
+			return from, fmt.Errorf("remove what schema %d has left: %w", v, err)
 		}
 	}
-	return nil
+	return from, nil
 }
 
 func newer(v int) error {

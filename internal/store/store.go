@@ -424,10 +424,13 @@ func open(o Options) (db *bbolt.DB, heads *headFile, err error) {
 	if db, err = openFile(path, false); err != nil {
 		return nil, heads, err
 	}
-	err = guarded(o.Root, func() error { return migrate(db, o) })
-	if err == nil {
-		err = guarded(o.Root, func() error { return compare(db, o, heads) })
-	}
+	err = guarded(o.Root, func() error {
+		from, err := migrate(db, o)
+		if err != nil {
+			return err
+		}
+		return compare(db, o, heads, heads.made && from > 0)
+	})
 	if err != nil {
 		return db, heads, fmt.Errorf("open %s: %w", path, err)
 	}
@@ -477,8 +480,9 @@ func onlyOurs(f *os.File) error {
 }
 
 // compare looks whether the chains have come as far as was known, and tells in the
-// main chain where they have not: what is lost stays to be seen.
-func compare(db *bbolt.DB, o Options, heads *headFile) error {
+// main chain where they have not: what is lost stays to be seen. headless says that
+// the store was there and the file with its heads was not.
+func compare(db *bbolt.DB, o Options, heads *headFile, headless bool) error {
 	known, err := readHeads(o.Root)
 	if err != nil {
 		return err
@@ -497,7 +501,7 @@ func compare(db *bbolt.DB, o Options, heads *headFile) error {
 			if r, err := audit.Decode(tx.Bucket([]byte(chain)).Get(key(want.Seq))); err == nil {
 				found = audit.Head{Seq: r.Seq, Hash: r.Hash}
 			}
-			if want != found || heads.made && h.Seq > 0 {
+			if want != found || headless && h.Seq > 0 {
 				broken = append(broken, audit.Event{Time: time.Now(), Kind: audit.ChainBroken, Payload: audit.Payload(brokenChain{chain, want, h})})
 			}
 		}
