@@ -40,7 +40,7 @@ E2E_RUN  ?= .
 CHAOS_ROUNDS ?= 25
 
 .DEFAULT_GOAL := build
-.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together clients attacks flood everyday tree setup setup-tools clean help
+.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together clients attacks flood kills everyday tree setup setup-tools clean help
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
 	@mkdir -p $(BIN)
@@ -100,6 +100,9 @@ clients: setup-tools ## apt-get, npm, git, curl, Python, Node, Go and Java throu
 
 tree: setup-tools ## a hundred thousand files in kept directories, with both drivers, and a kill in an install
 	GO='$(GO)' STATE_FILES=100000 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 90m -v -run '^(TestAllOfATreeComesBack|TestKilledInTheMiddleOfAnInstall)$$' ./test/e2e/state
+
+kills: ## a thousand SIGKILLs of a store under load, and every byte of its file changed
+	LAZARET_KILLS=1000 $(GO) test -count=1 -timeout 60m -v -run '^(TestKilledUnderLoad|TestDamagedFileIsTold)$$' ./internal/store
 
 fuzz: ## every fuzz target for FUZZTIME, two at a time
 	GO='$(GO)' test/scripts/fuzz.sh $(FUZZTIME)
