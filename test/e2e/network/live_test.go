@@ -3,6 +3,10 @@ package network
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -11,6 +15,7 @@ import (
 
 	"github.com/lazaret-dev/lazaret/internal/wire"
 	"github.com/lazaret-dev/lazaret/netrouter/plan"
+	"github.com/lazaret-dev/lazaret/test/e2e/harness"
 )
 
 func (p *place) network() *wire.NetworkStatus {
@@ -76,6 +81,8 @@ func TestLive(t *testing.T) {
 			return false
 		})
 
+		// Meanwhile it never stops trying what it may not.
+		p.storm("c")
 		for _, part := range []func(*wire.NetworkStatus) int{
 			func(n *wire.NetworkStatus) int { return n.Sidecar },
 			func(n *wire.NetworkStatus) int { return n.UplinkP },
@@ -91,15 +98,23 @@ func TestLive(t *testing.T) {
 			p.all("c", reaches("line", "tcp", "ok.test:22", "hi"), fails("no such host", "tcp", "late.test:22"), fails("refused", "tcp", bad+":22"))
 		}
 		// The coordinator's end is the network's, and the next start is a clean one.
-		d := p.Domain("filt", p.ws)
+		d, n := p.Domain("filt", p.ws), p.network()
 		if err := syscall.Kill(d.PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
+		}
+		p.Eventually("the sidecar has ended with it", 20*time.Second, func() bool { return !serves(n.Sidecar) })
+		for _, to := range []string{good + ":22", bad + ":22"} {
+			p.Podman("exec", "c", "/tmp/probe", "tcp", to, "hi").Exit(t, 1) // the workspace is gone too
 		}
 		p.Podman("rm", "-f", "-t", "0", "c").OK(t)
 		p.sandbox("d", filt)
 		p.all("d", reaches("line", "tcp", "ok.test:22", "hi"), fails("refused", "tcp", bad+":22"))
+		p.Eventually("the killed coordinator's uplink has ended", 20*time.Second, func() bool { return !serves(n.UplinkP) })
 		if got := w.arrived(good+":22", good2+":22", good2+":443"); len(got) > 0 {
 			t.Errorf("arrived in the world: %q", got)
+		}
+		if n := w.questions("evil.test"); n > 0 {
+			t.Errorf("evil.test was asked for %d times", n)
 		}
 	})
 }
@@ -132,4 +147,60 @@ func TestLearn(t *testing.T) {
 			t.Errorf("arrived in the world: %q", got)
 		}
 	})
+}
+
+// storm has a sandbox try, until its end, what it may reach and what it may not.
+func (p *place) storm(name string) {
+	p.t.Helper()
+	p.WriteFile(filepath.Join(p.ws, "storm"), strings.ReplaceAll(
+		"tcp ok.test:22 hi\ntcp "+bad+":22 hi\nudp "+bad+":9998\ntls "+bad+":443 evil.test\ndns "+bad+":53 evil.test A\ntcp evil.test:80 hi\n", " ", "\t"))
+	p.Podman("exec", "-d", name, "sh", "-c", "cp /workspace/probe /workspace/storm /tmp; while :; do /tmp/probe all /tmp/storm >/dev/null; done").OK(p.t)
+}
+
+// serves tells whether a process is a sidecar or an uplink.
+func serves(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	name, _, _ := strings.Cut(string(data), "\x00")
+	return err == nil && slices.Contains([]string{"lazaret-netrouter", "pasta", "passt", "pasta.avx2", "slirp4netns"}, filepath.Base(name))
+}
+
+// Start after start, with something of the last one killed in between: each is a
+// clean one, and nothing stays. LAZARET_NETWORK_STARTS says how many.
+func TestStarts(t *testing.T) {
+	t.Parallel()
+	starts := 3
+	if v := os.Getenv("LAZARET_NETWORK_STARTS"); v != "" {
+		var err error
+		if starts, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t)
+	w.name("ok.test", "A "+good)
+	p := w.place(harness.SandboxCurrent, profile("filt", "filtered", []string{"ok.test"}, nil))
+	var seen []int
+	for i := range starts {
+		p.sandbox("c", filt)
+		n := p.network()
+		if n == nil {
+			t.Fatal("no network")
+		}
+		seen = append(seen, n.Sidecar, n.UplinkP)
+		p.storm("c")
+		p.all("c", reaches("line", "tcp", "ok.test:22", "hi"), fails("refused", "tcp", bad+":22"), fails("no such host", "tcp", "evil.test:22"))
+		if i%4 < 3 {
+			pid := []int{p.Domain("filt", p.ws).PID, n.Sidecar, n.UplinkP}[i%4]
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.Podman("rm", "-f", "-t", "0", "c").OK(t)
+	}
+	p.sandbox("c", filt)
+	p.Podman("rm", "-f", "-t", "0", "c").OK(t)
+	p.DomainEnds("filt", p.ws)
+	p.Eventually("sidecars and uplinks have ended", 20*time.Second, func() bool { return !slices.ContainsFunc(seen, serves) })
+	if got := w.arrived(good + ":22"); len(got) > 0 || w.questions("evil.test") > 0 {
+		t.Errorf("arrived in the world: %q, and %d questions", got, w.questions("evil.test"))
+	}
 }
