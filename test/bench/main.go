@@ -7,6 +7,7 @@
 //	BENCH=git make bench              work in a workspace of 20,000 files
 //	BENCH=state make bench            packages in kept directories, and their mounts
 //	BENCH=escalate make bench         an automatic approval, and many: a minute
+//	BENCH=network make bench          a filtered network, as root
 //	BENCH=git BENCH_WORK='log|rg' …   those of them whose names match
 //	BENCH_N=100 make bench            more turns, smaller spread
 //
@@ -36,14 +37,14 @@ const (
 )
 
 func main() {
-	turns, gitTurns, stateTurns, escalateTurns := defaultTurns, defaultGitTurns, defaultStateTurns, defaultEscalateTurns
+	turns, gitTurns, stateTurns, escalateTurns, netTurns := defaultTurns, defaultGitTurns, defaultStateTurns, defaultEscalateTurns, defaultNetworkTurns
 	if v := os.Getenv("BENCH_N"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 3 {
 			fmt.Fprintf(os.Stderr, "BENCH_N=%q is not a number of turns (3 or more)\n", v)
 			os.Exit(2)
 		}
-		turns, gitTurns, stateTurns, escalateTurns = n, n, n, n
+		turns, gitTurns, stateTurns, escalateTurns, netTurns = n, n, n, n, n
 	}
 	only, err := regexp.Compile(os.Getenv("BENCH_WORK"))
 	if err != nil {
@@ -60,8 +61,9 @@ func main() {
 	section("git", func(t *testing.T) { runGit(t, gitTurns, only) })
 	section("state", func(t *testing.T) { runState(t, stateTurns) })
 	section("escalate", func(t *testing.T) { runEscalate(t, escalateTurns) })
+	section("network", func(t *testing.T) { runNetwork(t, netTurns) })
 	if len(tests) == 0 {
-		fmt.Fprintf(os.Stderr, "BENCH=%q is not a section (start, git, state, escalate)\n", os.Getenv("BENCH"))
+		fmt.Fprintf(os.Stderr, "BENCH=%q is not a section (start, git, state, escalate, network)\n", os.Getenv("BENCH"))
 		os.Exit(2)
 	}
 	// The harness makes places for tests, so the benchmark is one to it.
