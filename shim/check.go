@@ -76,7 +76,7 @@ func fits(cfg *config.Config, p *config.Profile, low lowRuntime, probe probed, n
 		return fmt.Errorf(`profile %q has network.mode = "none", but runsc is given --network=%s: take that flag away`, p.Name, strings.Join(networks, ", "))
 	}
 	if i := other("sandbox"); filtered(p) && i >= 0 {
-		return fmt.Errorf(`profile %q has a filtered network, but runsc is given --network=%s: take that flag away`, p.Name, networks[i])
+		return fmt.Errorf(`profile %q has a filtered network, but runsc is given --network=%s: take that flag away, %s`, p.Name, networks[i], instead)
 	}
 	if len(probe.Flags) == 0 {
 		return fmt.Errorf("%s does not answer as runsc does: set [runtime] sandbox to gVisor's runsc", low.path)

@@ -552,8 +552,8 @@ func (s *shim) enforceable(r *request) error {
 	switch {
 	case hostNet && p.Network.Mode != "open":
 		return fmt.Errorf(`host network refused: the sandbox would be on the host's own network; profile %q must say network.mode = "open" for that`, p.Name)
-	case p.Network.Mode == "filtered" && !filtered(p):
-		r.notes = append(r.notes, `network is not filtered, as the profile does not ask for it: set network.mode = "filtered", "open" to accept that, or "none" for no network`)
+	case p.Network.Mode == "open":
+		r.notes = append(r.notes, `network is not filtered: the profile says network.mode = "open"`)
 	}
 	fresh := func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace && n.Path == "" }
 	r.loopback = p.Network.Mode != "none" && len(networks) == 0 && slices.ContainsFunc(r.doc.Namespaces(), fresh)

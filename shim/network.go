@@ -18,11 +18,12 @@ import (
 // resolvConf is replaced in a sandbox with a filtered network.
 const resolvConf = "/etc/resolv.conf"
 
-// filtered reports whether the profile itself asks for a filtered network: by its
-// mode, or by a list, which would mean nothing otherwise.
+// instead is the way out for somebody whose machine cannot filter.
+const instead = `or set network.mode in the profile: "none" for no network, "open" for the engine's, unfiltered`
+
+// filtered reports whether a profile's network goes through the sidecar.
 func filtered(p *config.Profile) bool {
-	n := p.Network
-	return n.Mode == "learn" || n.Mode == "filtered" && (n.ModeSet || n.AllowSet || n.DenySet)
+	return p.Network.Mode == "filtered" || p.Network.Mode == "learn"
 }
 
 // planNetwork is what the coordinator is asked for; nil where the network is not
@@ -36,15 +37,12 @@ func (s *shim) planNetwork(r *request) (*wire.Network, error) {
 		return nil, fmt.Errorf("profile %q has a filtered network, and the container no network namespace", r.profile.Name)
 	}
 	at := r.doc.Namespaces()[i].Path
-	late := at == ""
-	if late && r.annotation("io.container.manager") == "libpod" && len(r.doc.UIDMappings()) == 0 {
+	late := at == "" && s.cmd.Verb == "create"
+	if at == "" && r.annotation("io.container.manager") == "libpod" && len(r.doc.UIDMappings()) == 0 {
 		return nil, nil // --network=none: nothing is joined, or brought later
 	}
 	if ok, _ := path.Match("/proc/[0-9]*/ns/net", at); ok {
-		return nil, fmt.Errorf("network of another container refused: profile %q has a filtered network, in which each sandbox has a place of its own: leave --network=container: out", r.profile.Name)
-	}
-	if late && s.cmd.Verb != "create" {
-		return nil, fmt.Errorf("%s refused: profile %q has a filtered network, which comes between create and start where the engine names no network namespace", s.cmd.Verb, r.profile.Name)
+		return nil, fmt.Errorf("network of another container refused: profile %q has a filtered network, in which each sandbox has a place of its own: leave --network=container: out, %s", r.profile.Name, instead)
 	}
 	program, err := sidecar(r.cfg)
 	if err != nil {
@@ -66,7 +64,7 @@ func sidecar(cfg *config.Config) (string, error) {
 	}
 	path, err := fixedpath.Look(name)
 	if err != nil {
-		return "", fmt.Errorf("network sidecar: %w: install runc, or set [runtime] sidecar to its path", err)
+		return "", fmt.Errorf("network sidecar: %w: install runc, or set [runtime] sidecar to its path, %s", err, instead)
 	}
 	return path, nil
 }

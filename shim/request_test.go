@@ -169,15 +169,15 @@ func TestNetworkThatCannotBeEnforced(t *testing.T) {
 		args    []string
 		want    string // of the error; "" where the network is accepted
 	}{
-		{"host network with a filtered one", config.Network{Mode: "filtered", ModeSet: true}, hostNet, nil, nil, "host network refused"},
+		{"host network with a filtered one", config.Network{Mode: "filtered"}, hostNet, nil, nil, "host network refused"},
 		{"host network by default", config.Network{Mode: "filtered"}, hostNet, nil, nil, "host network refused"},
-		{"host network with none", config.Network{Mode: "none", ModeSet: true}, hostNet, nil, nil, "host network refused"},
+		{"host network with none", config.Network{Mode: "none"}, hostNet, nil, nil, "host network refused"},
 		{"host network by flag", config.Network{Mode: "filtered"}, same, []string{"--network=host"}, nil, "host network refused"},
 		{"host network by configuration", config.Network{Mode: "filtered"}, same, nil, []string{"--network=host"}, "host network refused"},
-		{"none with another network by flag", config.Network{Mode: "none", ModeSet: true}, same, []string{"--network=sandbox"}, nil, "take that flag away"},
+		{"none with another network by flag", config.Network{Mode: "none"}, same, []string{"--network=sandbox"}, nil, "take that flag away"},
 		{"a sandbox without walls", config.Network{Mode: "open"}, same, nil, []string{"--TESTONLY-unsafe-nonroot"}, "own walls down"},
 		{"a sandbox without walls, spelt otherwise", config.Network{Mode: "open"}, same, nil, []string{"-TESTONLY-unsafe-nonroot=true"}, "own walls down"},
-		{"none with another network by configuration", config.Network{Mode: "none", ModeSet: true}, same, nil, []string{"-network=sandbox"}, "take that flag away"},
+		{"none with another network by configuration", config.Network{Mode: "none"}, same, nil, []string{"-network=sandbox"}, "take that flag away"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

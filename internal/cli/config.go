@@ -114,9 +114,6 @@ func showConfig(c *cli.Context) error {
 			fmt.Fprintf(&b, "# %s is not set\n", v.Key) // no file could say ""
 			continue
 		}
-		if v.Value == "filtered" && strings.HasSuffix(v.Key, ".network.mode") && v.Origins[0].File == "" {
-			origins = append(origins, "in force once mode, allow or deny is set: until then nothing is filtered")
-		}
 		fmt.Fprintf(&b, "%s = %s  # %s\n", config.Printable(v.Key), tomlValue(v.Value), strings.Join(origins, ", "))
 	}
 	_, err = io.WriteString(c.App.Writer, b.String())

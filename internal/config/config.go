@@ -116,12 +116,9 @@ func (v Volume) String() string {
 
 // Network is [profiles.<name>.network]; entries of the lists parse with netrule.Parse.
 type Network struct {
-	Mode     string // filtered, learn, none or open
-	ModeSet  bool   // some file sets mode, as opposed to the default
-	Allow    []string
-	AllowSet bool // some file sets allow, even to []
-	Deny     []string
-	DenySet  bool
+	Mode  string // filtered, learn, none or open
+	Allow []string
+	Deny  []string
 }
 
 // Role is a layer's place in the order.
@@ -553,12 +550,9 @@ func (c *Config) Profile(name string) (*Profile, error) {
 		ReadOnly:            list("read_only"),
 		AllowBroadWorkspace: get[bool](c.set, key("allow_broad_workspace")),
 		Network: Network{
-			Mode:     get[string](c.set, key("network.mode")),
-			ModeSet:  c.set.isSet(key("network.mode")),
-			Allow:    list("network.allow"),
-			AllowSet: c.set.isSet(key("network.allow")),
-			Deny:     list("network.deny"),
-			DenySet:  c.set.isSet(key("network.deny")),
+			Mode:  get[string](c.set, key("network.mode")),
+			Allow: list("network.allow"),
+			Deny:  list("network.deny"),
 		},
 		Escalation: c.Escalation,
 	}

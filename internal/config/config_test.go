@@ -120,7 +120,7 @@ func TestDefaultsWithoutAnyFile(t *testing.T) {
 		!reflect.DeepEqual(p.StatePaths, []string{"/usr", "/etc", "/var/lib", "/opt"}) || p.AllowBroadWorkspace {
 		t.Errorf("profile: %+v", p)
 	}
-	if p.Network.Mode != "filtered" || p.Network.ModeSet || p.Network.AllowSet {
+	if p.Network.Mode != "filtered" || len(p.Network.Allow) != 0 {
 		t.Errorf("network: %+v", p.Network)
 	}
 	if !p.Escalation.Enabled || p.Escalation.Timeout != 5*time.Minute || len(p.Escalation.AutoApprove) != 0 {
@@ -228,7 +228,7 @@ env = ["TWO=file", "THREE=file"]
 	if want := map[string]string{"ONE": "user", "TWO": "file", "THREE": "file"}; !reflect.DeepEqual(p.Env, want) {
 		t.Errorf("env: %v", p.Env)
 	}
-	if !p.Network.ModeSet || p.Network.Mode != "open" || !p.Network.AllowSet || p.Network.DenySet {
+	if p.Network.Mode != "open" || len(p.Network.Deny) != 0 {
 		t.Errorf("network: %+v", p.Network)
 	}
 	if !reflect.DeepEqual(p.Escalation.AutoApprove, [][]string{{"notify-send"}}) {

@@ -134,7 +134,7 @@ func TestUntrustedWorkspaceFileMayTighten(t *testing.T) {
 		{"narrower rules", "[profiles.default.network]\nallow = [\"EXAMPLE.org:443\", \"a.b.example.net\", \"*.c.example.net\", \"192.0.2.8\", \"192.0.2.128/25\", \"@npm\"]\n", "default", func(p *Profile) bool {
 			return len(p.Network.Allow) == 6 && p.Network.Allow[0] == "example.org:443"
 		}},
-		{"no hosts", "[profiles.default.network]\nallow = []\n", "default", func(p *Profile) bool { return len(p.Network.Allow) == 0 && p.Network.AllowSet }},
+		{"no hosts", "[profiles.default.network]\nallow = []\n", "default", func(p *Profile) bool { return len(p.Network.Allow) == 0 }},
 		{"filtered to none", "[profiles.default.network]\nmode = \"none\"\n", "default", func(p *Profile) bool { return p.Network.Mode == "none" }},
 		{"open to filtered with hosts", "[profiles.open.network]\nmode = \"filtered\"\nallow = [\"x.example.com\"]\n", "open", func(p *Profile) bool {
 			return p.Network.Mode == "filtered" && len(p.Network.Allow) == 1

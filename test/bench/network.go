@@ -51,7 +51,7 @@ func runNetwork(t *testing.T, turns int) {
 	t.Cleanup(func() { _ = w.Close() })
 	serveWorld(t, w)
 	b := &bench{Harness: harness.New(t, harness.Options{
-		Enter: w.Enter(),
+		Enter:  w.Enter(),
 		Config: "[profiles.default]\nstate_paths = []\n[profiles.default.network]\nallow = [\"ok.test\", \"*.ok.test\"]\n[profiles.open]\nstate_paths = []\n[profiles.open.network]\nmode = \"open\"\n",
 	}), t: t, turns: turns}
 	ws := b.Workspace()

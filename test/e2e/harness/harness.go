@@ -33,6 +33,9 @@ type Options struct {
 	Rootful  bool     // podman run by root, in mount and network namespaces of the test's own
 	Bare     bool     // podman without Lazaret: nothing is built, installed or registered
 	KeepMess bool     // the test checks for leftovers itself; none is a failure at its end
+	// Filtered leaves each profile the network that Config gives it: filtered where
+	// that says nothing. Else such profiles get mode = "open", which is quicker.
+	Filtered bool
 	// Enter comes before every command of the user's and is run as root, such as
 	// nsenter with its arguments: what it starts is in other namespaces.
 	Enter []string
@@ -57,6 +60,7 @@ type Harness struct {
 	workspaces  []string
 	profiles    []string
 	commandTime time.Duration
+	filtered    bool
 	mounts      map[string]bool // mount points in podman's namespace before the test did anything
 }
 
@@ -78,7 +82,7 @@ func New(t *testing.T, opts Options) *Harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Harness{t: t, Machine: m, User: m.User, Sandbox: opts.Sandbox, profiles: []string{"default"}, enter: opts.Enter, commandTime: opts.CommandTime}
+	h := &Harness{t: t, Machine: m, User: m.User, Sandbox: opts.Sandbox, profiles: []string{"default"}, enter: opts.Enter, commandTime: opts.CommandTime, filtered: opts.Filtered}
 	if h.commandTime == 0 {
 		h.commandTime = commandTime
 	}
@@ -162,8 +166,8 @@ func (h *Harness) own(path string) {
 	}
 }
 
-// Config replaces the user's config.toml. The profiles that it defines are those
-// whose domains the leftover check knows.
+// Config replaces the user's config.toml; see Options.Filtered for its networks.
+// The profiles that it defines are those whose domains the leftover check knows.
 func (h *Harness) Config(text string) {
 	h.t.Helper()
 	h.profiles = []string{"default"}
@@ -171,6 +175,11 @@ func (h *Harness) Config(text string) {
 		name, ok := strings.CutPrefix(strings.TrimSpace(line), "[profiles.")
 		if name, end := strings.CutSuffix(name, "]"); ok && end && !strings.Contains(name, ".") {
 			h.profiles = append(h.profiles, strings.Trim(name, `"`))
+		}
+	}
+	for _, name := range h.profiles {
+		if table := fmt.Sprintf("[profiles.%s.network]\n", name); !h.filtered && !strings.Contains(text, table) {
+			text += "\n" + table + "mode = \"open\"\n"
 		}
 	}
 	h.WriteFile(filepath.Join(h.Home, ".config/lazaret/config.toml"), text)

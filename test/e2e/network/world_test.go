@@ -528,7 +528,7 @@ func list(all []string) string {
 
 func (w *world) place(sandbox, config string) *place {
 	w.t.Helper()
-	h := harness.New(w.t, harness.Options{Sandbox: sandbox, Config: config, Enter: w.enter})
+	h := harness.New(w.t, harness.Options{Sandbox: sandbox, Config: config, Filtered: true, Enter: w.enter})
 	p := &place{Harness: h, w: w, t: w.t, ws: h.Workspace()}
 	data, err := os.ReadFile(probe(w.t))
 	if err != nil {

@@ -73,7 +73,7 @@ func TestHostilePath(t *testing.T) {
 // user's.
 func TestBuild(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, harness.Options{Config: "[profiles.loose.network]\nmode = \"open\"\n"})
+	w := newWorld(t, harness.Options{Filtered: true, Config: "[profiles.loose.network]\nmode = \"open\"\n"})
 	build := func(text string) harness.Result {
 		w.WriteFile(filepath.Join(w.Dir, "build/Containerfile"), text)
 		return w.Podman("build", "--runtime="+w.program("lazaret-runtime"), "--network=none", "--no-cache", "-t", "localhost/built", filepath.Join(w.Dir, "build"))
