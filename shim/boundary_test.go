@@ -257,9 +257,10 @@ func (p *place) write(path, text string) {
 	p.own(path)
 }
 
+// config is the user's; there is no sidecar here to filter the network.
 func (p *place) config(more string) {
 	p.t.Helper()
-	p.write(p.home+"/.config/lazaret/config.toml", fmt.Sprintf("[general]\ndata_root = %q\ncontrol_dir = %q\n[runtime]\nsandbox = %q\n%s", p.data, p.control, p.low, more))
+	p.write(p.home+"/.config/lazaret/config.toml", fmt.Sprintf("[general]\ndata_root = %q\ncontrol_dir = %q\n[runtime]\nsandbox = %q\n%s\n[profiles.default.network]\nmode = \"open\"\n", p.data, p.control, p.low, more))
 }
 
 // spec writes the bundle's config.json.
