@@ -53,6 +53,7 @@ func (s *shim) planNetwork(r *request) (*wire.Network, error) {
 	}
 	return &wire.Network{
 		Mode: r.profile.Network.Mode, Allow: r.profile.Network.Allow, Deny: r.profile.Network.Deny, Sidecar: program, Late: late,
+		Engine: at, Inbound: r.profile.Network.Inbound,
 	}, nil
 }
 

@@ -119,6 +119,8 @@ type Network struct {
 	Mode  string // filtered, learn, none or open
 	Allow []string
 	Deny  []string
+	// Inbound lets connections to published ports reach the sandbox.
+	Inbound bool
 }
 
 // Role is a layer's place in the order.
@@ -196,6 +198,7 @@ func builtin(o Options) *settings {
 			"profiles.*.read_only":               []string{},
 			"profiles.*.allow_broad_workspace":   false,
 			"profiles.*.network.mode":            "filtered",
+			"profiles.*.network.inbound":         false,
 			"profiles.*.network.allow":           []string{},
 			"profiles.*.network.deny":            []string{},
 			"profiles.*.escalation.auto_approve": nil, // unset: [escalation] auto_approve holds
@@ -553,6 +556,8 @@ func (c *Config) Profile(name string) (*Profile, error) {
 			Mode:  get[string](c.set, key("network.mode")),
 			Allow: list("network.allow"),
 			Deny:  list("network.deny"),
+
+			Inbound: get[bool](c.set, key("network.inbound")),
 		},
 		Escalation: c.Escalation,
 	}

@@ -152,6 +152,7 @@ func profileTable(home string) *table {
 		tables: []section{
 			{"network", &table{fields: []field{
 				{name: "mode", allowed: []string{"filtered", "learn", "none", "open"}},
+				{name: "inbound", kind: kindBool},
 				{name: "allow", kind: kindStrings, fix: rule},
 				{name: "deny", kind: kindStrings, fix: rule},
 			}}},

@@ -86,7 +86,7 @@ func loosens(without, with *settings, key, group, profile string) string {
 			return ""
 		}
 		return change(old, now)
-	case "profiles.*.allow_broad_workspace":
+	case "profiles.*.allow_broad_workspace", "profiles.*.network.inbound":
 		if now == true && old == false {
 			return change(old, now)
 		}

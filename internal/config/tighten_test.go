@@ -61,6 +61,7 @@ func TestUntrustedWorkspaceFileLoosensNothing(t *testing.T) {
 		{"a shorter prefix", "[escalation]\nauto_approve = [[\"uptime\"]]\n", "escalation.auto_approve", `"uptime"`},
 		{"a prefix for a profile that had none", "[profiles.quiet.escalation]\nauto_approve = [[\"notify-send\"]]\n", "profiles.quiet.escalation.auto_approve", "notify-send"},
 		{"a prefix for one profile", "[profiles.default.escalation]\nauto_approve = [[\"date\"]]\n", "profiles.default.escalation.auto_approve", "date"},
+		{"inbound connections", "[profiles.default.network]\ninbound = true\n", "profiles.default.network.inbound", "true"},
 		{"a broad workspace", "[profiles.default]\nallow_broad_workspace = true\n", "profiles.default.allow_broad_workspace", "true"},
 		{"an image", "[profiles.default]\nimage = \"evil\"\n", "profiles.default.image", "evil"},
 		{"a long image that differs at its end", "[profiles.default]\nimage = \"" + strings.Repeat("a", 250) + "\"\n", "profiles.default.image", "changes"},

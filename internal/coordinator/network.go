@@ -57,7 +57,7 @@ func (c *Coordinator) networked(ctx context.Context, ct *container, req *wire.Pr
 	if req.Network.Late {
 		p, err = old.Reserve(ct.id)
 	} else {
-		p, err = old.Join(ctx, ct.id)
+		p, err = old.Join(ctx, ct.id, *req.Network)
 	}
 	if err != nil {
 		return nil, refused("network: %w", err)
@@ -186,8 +186,8 @@ func checkNetwork(req *wire.PrepareRequest) error {
 	if req.Network == nil {
 		return nil
 	}
-	if !filepath.IsAbs(req.Network.Sidecar) {
-		return &wire.Error{Code: wire.CodeBadRequest, Message: "network: the sidecar's program is not an absolute path"}
+	if n := req.Network; !filepath.IsAbs(n.Sidecar) || n.Engine != "" && !filepath.IsAbs(n.Engine) {
+		return &wire.Error{Code: wire.CodeBadRequest, Message: "network: the sidecar's program, or the engine's namespace, is not an absolute path"}
 	}
 	return nil
 }

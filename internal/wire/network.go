@@ -8,6 +8,12 @@ type Network struct {
 	Deny  []string `json:"deny,omitempty"`
 	// Sidecar is the program that runs the Network Sidecar, absolute.
 	Sidecar string `json:"sidecar"`
+	// Engine is the network namespace that the engine has made, absolute; "" for
+	// none. It brings connections to published ports there.
+	Engine string `json:"engine,omitempty"`
+	// Inbound has them reach the sandbox; else a container that publishes ports is
+	// refused.
+	Inbound bool `json:"inbound,omitempty"`
 	// Late: the engine brings its network between create and start, into the
 	// sandbox's own namespace. It is replaced there, at PathConnect.
 	Late bool `json:"late,omitempty"`

@@ -37,7 +37,7 @@ func TestRuleset(t *testing.T) {
 	for _, mode := range []string{plan.Filtered, plan.Learn} {
 		c := plan.Config{
 			Mode: mode, Allow: []string{"ok.test", "port.test:22", "10.1.0.0/16", "192.0.2.7:5432"}, Deny: []string{"ok.test:25", "10.1.2.0/24", "10.1.3.4:22"},
-			Sandboxes: []plan.Sandbox{{Index: 3, Name: "box", Gateway: addr("198.18.0.13"), Addr: addr("198.18.0.14")}},
+			Sandboxes: []plan.Sandbox{{Index: 3, Name: "box", Gateway: addr("198.18.0.13"), Addr: addr("198.18.0.14")}, {Index: 4, Name: "server", Gateway: addr("198.18.0.17"), Addr: addr("198.18.0.18"), Inbound: true}},
 			Resolver:  addr("198.19.255.3"), HostAddrs: []netip.Addr{addr("203.0.113.99")},
 		}
 		p, err := plan.Compile(c)

@@ -217,11 +217,16 @@ func (r *ruleset) write(p *plan.Policy, boxes []plan.Sandbox, resolver netip.Add
 	r.c.DelTable(r.t)
 	r.c.AddTable(r.t)
 
-	var links []nftables.SetElement
+	var links, inbound []nftables.SetElement
 	for _, b := range boxes {
-		links = append(links, nftables.SetElement{Key: keyLink(b.Veth(), b.Addr)})
+		e := nftables.SetElement{Key: keyLink(b.Veth(), b.Addr)}
+		if links = append(links, e); b.Inbound {
+			inbound = append(inbound, e)
+		}
 	}
-	r.add(&nftables.Set{Name: "links", KeyType: nftables.MustConcatSetType(nftables.TypeIFName, nftables.TypeIPAddr), Concatenation: true}, links)
+	linkType := nftables.MustConcatSetType(nftables.TypeIFName, nftables.TypeIPAddr)
+	r.add(&nftables.Set{Name: "links", KeyType: linkType, Concatenation: true}, links)
+	r.add(&nftables.Set{Name: "inbound", KeyType: linkType, Concatenation: true}, inbound)
 	r.prefixes("special", plan.Special())
 	r.add(&nftables.Set{Name: "host", KeyType: nftables.TypeIPAddr}, hostElements(p.HostAddrs))
 	r.prefixes("nets", p.Nets)
@@ -345,6 +350,12 @@ func (r *ruleset) output(resolver netip.Addr) {
 	r.base("output", nftables.ChainHookOutput, nftables.ChainPriorityFilter, nftables.ChainTypeFilter, nftables.ChainPolicyDrop)
 	r.rule(ipv6(), drop())
 	r.rule(known(), accept())
+	// The coordinator's, for published ports.
+	r.rule(l4(unix.IPPROTO_TCP), []expr.Any{
+		meta(expr.MetaKeyOIFNAME),
+		&expr.Payload{DestRegister: 2, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4},
+		r.lookup("inbound", false),
+	}, accept())
 	r.rule(oif(expr.CmpOpNeq), drop())
 	to := []expr.Any{loadDaddr(), cmp(key4(resolver)...)}
 	for _, proto := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {

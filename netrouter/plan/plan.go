@@ -49,6 +49,7 @@ type Sandbox struct {
 	Name    string     `json:"name"` // the container's id, for the log
 	Gateway netip.Addr `json:"gateway"`
 	Addr    netip.Addr `json:"addr"`
+	Inbound bool       `json:"inbound,omitempty"` // connections from outside may reach it
 }
 
 // Veth is the name of the sidecar's end of the link.
@@ -324,7 +325,7 @@ const Ended = "ended"
 type Event struct {
 	Time    string     `json:"time"`
 	Sandbox string     `json:"sandbox,omitempty"`
-	Kind    string     `json:"kind"` // "dns", "tls", "http" or "flow"
+	Kind    string     `json:"kind"` // "dns", "tls", "http", "flow" or "inbound"
 	Verdict string     `json:"verdict"`
 	Name    string     `json:"name,omitempty"`
 	Addr    netip.Addr `json:"addr,omitzero"`

@@ -75,7 +75,8 @@ type Network struct {
 // box is one sandbox's link.
 type box struct {
 	plan.Sandbox
-	ns *os.File // the sandbox's namespace; nil where it is the runtime's own
+	ns   *os.File // the sandbox's namespace; nil where it is the runtime's own
+	stop func()   // ends what lead has begun; nil where nothing has
 }
 
 // Start makes the namespace, and returns once the sidecar has its rules in force.
@@ -197,15 +198,37 @@ func (n *Network) push(ctx context.Context) (cut int, err error) {
 	return side.tell(ctx, c)
 }
 
-// Join gives a container a network namespace with a link to the sidecar.
-func (n *Network) Join(ctx context.Context, id string) (wire.NetworkPlan, error) {
+// Join gives a container a network namespace with a link to the sidecar. What comes
+// in at the engine's is led there, or must not come.
+func (n *Network) Join(ctx context.Context, id string, r wire.Network) (wire.NetworkPlan, error) {
+	var engine *os.File
+	if r.Engine != "" {
+		var err error
+		if engine, err = os.Open(r.Engine); err != nil {
+			return wire.NetworkPlan{}, fmt.Errorf("the engine's network namespace: %w", err)
+		}
+		defer func() { _ = engine.Close() }() // what needs it has it
+		if !r.Inbound {
+			if some, err := published(engine); err != nil {
+				return wire.NetworkPlan{}, fmt.Errorf("look for published ports: %w", err)
+			} else if some {
+				return wire.NetworkPlan{}, errors.New("published ports refused: the profile lets nobody connect to its sandboxes: set inbound = true in its network, or leave --publish out")
+			}
+		}
+	}
 	ns, err := nsutil.New()
 	if err != nil {
 		return wire.NetworkPlan{}, err
 	}
-	b, err := n.link(ctx, id, ns, ns)
+	b, err := n.link(ctx, id, r.Inbound && engine != nil, ns, ns)
 	if err != nil {
 		return wire.NetworkPlan{}, errors.Join(err, ns.Close())
+	}
+	if b.Inbound {
+		if err := n.lead(b, engine); err != nil { //nolint:contextcheck // what it begins lives as long as the network
+			n.Leave(id)
+			return wire.NetworkPlan{}, err
+		}
 	}
 	return wire.NetworkPlan{Path: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.Fd()), Resolv: n.resolvPath(b)}, nil
 }
@@ -254,12 +277,14 @@ func (n *Network) Connect(ctx context.Context, id string, pid int) error {
 }
 
 // link makes a container's link into ns.
-func (n *Network) link(ctx context.Context, id string, ns, hold *os.File) (*box, error) {
+func (n *Network) link(ctx context.Context, id string, inbound bool, ns, hold *os.File) (*box, error) {
 	b, err := n.reserve(id)
 	if err != nil {
 		return nil, err
 	}
-	b.ns = hold
+	n.mu.Lock()
+	b.ns, b.Inbound = hold, inbound
+	n.mu.Unlock()
 	if err = n.writeResolv(b); err == nil {
 		err = n.plug(ctx, b, ns)
 	}
@@ -346,6 +371,9 @@ func (n *Network) Leave(id string) {
 		return
 	}
 	delete(n.boxes, id)
+	if b.stop != nil {
+		b.stop()
+	}
 	if err := os.Remove(n.resolvPath(b)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		n.o.Log.Error("remove a sandbox's resolv.conf", "container", id, "error", err)
 	}

@@ -33,7 +33,7 @@ func TestModes(t *testing.T) {
 		{"default", filtered, []string{filt}},
 		{"slirp4netns", filtered, []string{filt, "--network=slirp4netns:allow_host_loopback=true"}},
 		{"bridge", filtered, []string{filt, "--network=bridge"}},
-		{"a published port", filtered, []string{filt, "--publish=127.0.0.1:18080:80"}},
+		{"a published port", "published ports refused", []string{filt, "--publish=127.0.0.1:18080:80"}},
 		{"none", nothing, []string{filt, "--network=none"}},
 		{"keep-id", filtered, []string{filt, "--userns=keep-id"}},
 		{"keep-id and none", nothing, []string{filt, "--userns=keep-id", "--network=none"}},
