@@ -107,7 +107,8 @@ func sshKeygen(c *cli.Context, in []byte, args ...string) ([]byte, error) {
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &errs
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("ssh-keygen: %w: %.300s", err, config.Printable(strings.TrimSpace(errs.String()+" "+out.String())))
+		// Its exit status is not to become ours.
+		return nil, fmt.Errorf("ssh-keygen: %s: %.300s", err.Error(), config.Printable(strings.TrimSpace(errs.String()+" "+out.String())))
 	}
 	return out.Bytes(), nil
 }

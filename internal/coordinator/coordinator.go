@@ -408,7 +408,8 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 	if left == 0 {
 		errs = append(errs, removeDomainDir(filepath.Dir(c.runDir)))
 		if c.spec.Domain.Ephemeral {
-			errs = append(errs, os.RemoveAll(c.spec.Domain.Root))
+			// The store first: a root that a kill leaves without its record has none.
+			errs = append(errs, store.Remove(c.spec.Domain.Root), os.RemoveAll(c.spec.Domain.Root))
 		}
 	}
 	c.log.Info("coordinator ends", "containers_left", left)

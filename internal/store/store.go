@@ -373,10 +373,18 @@ func page(db *bbolt.DB, root, chain string, after uint64) (p audit.Page, err err
 				}
 				p.Entries = append(p.Entries, entry(k, v))
 			}
+			letGo(db, tx)
 			return nil
 		})
 	})
 	return p, err
+}
+
+// letGo takes the file's pages out of this process's memory, of which a coordinator
+// is to need little. They stay in the kernel's cache. The mapping is that of an open
+// transaction, so that it stays where it is.
+func letGo(db *bbolt.DB, tx *bbolt.Tx) {
+	_, _, _ = unix.Syscall(unix.SYS_MADVISE, db.Info().Data, uintptr(tx.Size()), unix.MADV_DONTNEED) //nolint:gosec // a size; where it fails nothing is lost
 }
 
 func entry(k, v []byte) audit.Entry {
@@ -435,6 +443,16 @@ func open(o Options) (db *bbolt.DB, heads *headFile, err error) {
 		return db, heads, fmt.Errorf("open %s: %w", path, err)
 	}
 	return db, heads, nil
+}
+
+// Remove removes a closed store.
+func Remove(root string) error {
+	for _, name := range []string{File, HeadFile} {
+		if err := os.Remove(filepath.Join(root, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // openFile opens the file, in which nobody else may write meanwhile.

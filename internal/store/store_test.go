@@ -270,6 +270,35 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// Whoever has read all of a store does not keep it in his memory.
+func TestReadingKeepsNothingMapped(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	s := openTest(t, root)
+	big := audit.Event{Kind: audit.EscalationAsked, Payload: audit.Payload(map[string]string{"command": strings.Repeat("x", 16<<10)})}
+	for range 1000 {
+		s.Append(big, nil)
+	}
+	done := make(chan error, 1)
+	s.Append(big, func(err error) { done <- err })
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if v, err := audit.Verify(s.Page); err != nil || v.Counts[audit.Main] != 1001 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, of, found := strings.Cut(string(smaps), filepath.Join(root, File))
+	_, rss, hasRSS := strings.Cut(of, "\nRss:")
+	var kb int
+	if _, err := fmt.Sscan(rss, &kb); err != nil || !found || !hasRSS || kb > 1024 {
+		t.Errorf("%d kB of the file are in memory, %v", kb, err)
+	}
+}
+
 const many = 100_000
 
 // manyRecords has as many in the main chain.
