@@ -67,6 +67,8 @@ func TestAttacks(t *testing.T) {
 			{"ambiguous JSON", "400 bad_request"},
 			{"slow body", "ended"},
 			{"slow header", "ended"},
+			{"half a handshake", "ended"},
+			{"never reads", "ended"},
 		}
 		var names []string
 		for _, tt := range tests {

@@ -233,4 +233,15 @@ func TestDetachedAndFresh(t *testing.T) {
 	}
 	h.Sh(ws, `cd "$1" && lazaret run --fresh -- true`, ws).OK(t)
 	h.DomainEnds("default", ws)
+
+	// Kept for podman's own verbs, without its guards, and no hindrance.
+	h.Sh(ws, `cd "$1" && lazaret run --rm=false -- sh -c "echo kept >/note"`, ws).OK(t)
+	h.DomainEnds("default", ws)
+	h.Eventually("podman has cleaned the kept container up", patience, func() bool { return h.Inspect(name, ".State.Status") == "exited" })
+	if diff := h.Podman("diff", name).OK(t); !strings.Contains(diff, "A /note") {
+		t.Errorf("its changes: %s", diff)
+	}
+	h.Sh(ws, `cd "$1" && lazaret run -- true`, ws).OK(t)
+	h.DomainEnds("default", ws)
+	h.Podman("rm", "--force", "--ignore", name).OK(t)
 }

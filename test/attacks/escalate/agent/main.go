@@ -202,6 +202,36 @@ func (a *agent) attack(name string) (string, error) {
 			return "goes on", nil
 		}
 		return "closed", nil // by a reset, as our junk was not read
+	case "half a handshake":
+		raw, err := net.Dial("unix", a.socket)
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = raw.Close() }()
+		_ = raw.SetDeadline(time.Now().Add(time.Minute))
+		if _, err := raw.Write([]byte{22, 3, 1, 2, 0, 1}); err != nil { // a ClientHello of 512 bytes
+			return "", err
+		}
+		if _, err = io.Copy(io.Discard, raw); errors.Is(err, os.ErrDeadlineExceeded) {
+			return "goes on", nil
+		}
+		return "ended", nil
+	case "never reads":
+		conn, err := a.dial(good)
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = conn.Close() }()
+		r.SessionID = uuid.NewString() // judged at once
+		b := body()
+		for {
+			if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", escalate.RequestPath, len(b), b); err != nil {
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					return "goes on", nil
+				}
+				return "ended", nil
+			}
+		}
 	case "other paths":
 		var all []string
 		for _, path := range []string{"/v1/status", "/v1/prepare", "/v1/desk", "/v1/sessions", "/"} {
