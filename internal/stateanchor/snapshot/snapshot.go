@@ -19,6 +19,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -388,10 +389,39 @@ func Restore(ctx context.Context, root, name string, progress func(tree.Stats)) 
 // Reset takes the changes away.
 func Reset(ctx context.Context, root string) (err error) {
 	defer wrap(&err, "reset the changes")
-	if err := Recover(ctx, root); err != nil {
-		return err
+	reset := func() error {
+		if err := Recover(ctx, root); err != nil {
+			return err
+		}
+		return exchange(ctx, root, step{})
 	}
-	return exchange(ctx, root, step{})
+	err = reset()
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		if err = makeRoom(ctx, root); err == nil {
+			err = reset()
+		}
+	}
+	return err
+}
+
+// makeRoom takes the changes away where there is no room to write down that it is
+// decided. The record goes first: without it nothing uses what a kill leaves of them.
+func makeRoom(ctx context.Context, root string) error {
+	for _, dir := range []string{root, filepath.Join(root, swapName, "old")} {
+		all, err := items(dir, true)
+		if err != nil {
+			return err
+		}
+		slices.SortStableFunc(all, func(a, b string) int {
+			return cmp.Compare(strings.Count(b, recordName), strings.Count(a, recordName))
+		})
+		for _, name := range all {
+			if err := throw(root, filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return sweep(ctx, root)
 }
 
 // SetAside makes the changes a snapshot without a copy; none stay.

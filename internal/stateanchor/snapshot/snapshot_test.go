@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lazaret-dev/lazaret/internal/stateanchor/tree"
+	"github.com/lazaret-dev/lazaret/test/overlay"
 )
 
 func write(t *testing.T, path, text string) {
@@ -129,6 +132,47 @@ func TestSnapshots(t *testing.T) {
 		if CheckName(name) == nil {
 			t.Errorf("name %q", name)
 		}
+	}
+}
+
+// Without room nothing is half made, and a reset makes room.
+func TestFullDisk(t *testing.T) {
+	if !overlay.Inside(t) {
+		return
+	}
+	root := t.TempDir()
+	if err := unix.Mount("tmpfs", root, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })
+	ctx := t.Context()
+	change(t, root, "one")
+	write(t, filepath.Join(root, "usr_changes/large"), strings.Repeat("x", 400<<10))
+	if _, err := Make(ctx, root, "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	before := entries(t, root)
+	_, making := Make(ctx, root, "b", nil)
+	for what, err := range map[string]error{"snapshot": making, "restore": Restore(ctx, root, "a", nil)} {
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := Recover(ctx, root); err != nil || state(t, root) != "one" || entries(t, root) != before {
+		t.Errorf("after both: %v, %s", err, entries(t, root))
+	}
+	fill, err := os.Create(filepath.Join(root, "fill"))
+	for err == nil {
+		_, err = fill.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := Reset(ctx, root); err != nil || state(t, root) != "" || state(t, Path(root, "a")) != "one" {
+		t.Errorf("reset: %v", err)
+	}
+	if got := entries(t, root); got != "fill snapshots" {
+		t.Errorf("left: %s", got)
 	}
 }
 
