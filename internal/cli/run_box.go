@@ -103,6 +103,21 @@ func (a *agentRun) remove(name string) error {
 	return nil
 }
 
+// podmanWorkspace are the options by which podman takes a workspace, whatever its
+// path: --volume parts at colons, --annotation is read as a line of CSV.
+func podmanWorkspace(ws string) (args []string, err error) {
+	if !strings.ContainsAny(ws, ",\"\r\n") {
+		args = append(args, "--annotation=dev.lazaret.workspace="+ws)
+	}
+	if !strings.Contains(ws, ":") {
+		args = append(args, "--volume="+ws+":/workspace")
+	}
+	if args == nil {
+		return nil, fmt.Errorf("workspace %q has a colon and a comma or quote in its path, which podman has no way to take: rename it", ws)
+	}
+	return args, nil
+}
+
 // start starts the sandbox. That somebody else has done so meanwhile is no error.
 func (a *agentRun) start(name string) error {
 	p, an := a.r.profile, a.r.anchor
@@ -112,18 +127,19 @@ func (a *agentRun) start(name string) error {
 	}
 	args = append(
 		args, "run", "--detach", "--pull=never", "--runtime=lazaret", "--name="+name, "--no-healthcheck", "--stop-signal=SIGTERM",
-		"--annotation=dev.lazaret.profile="+an.Profile, "--annotation=dev.lazaret.workspace="+an.Workspace, "--annotation=dev.lazaret.run=true",
+		"--annotation=dev.lazaret.profile="+an.Profile, "--annotation=dev.lazaret.run=true",
 		"--workdir=/workspace", "--entrypoint="+spec.RunPath+"/escalate",
 	)
 	if a.c.Bool("rm") {
 		args = append(args, "--rm")
 	}
-	mounts := []string{an.Workspace + ":/workspace"}
-	for _, v := range p.Volumes {
-		mounts = append(mounts, v.String())
+	workspace, err := podmanWorkspace(an.Workspace)
+	if err != nil {
+		return err
 	}
-	for _, m := range mounts {
-		args = append(args, "--volume="+m)
+	args = append(args, workspace...)
+	for _, v := range p.Volumes {
+		args = append(args, "--volume="+v.String())
 	}
 	for _, k := range slices.Sorted(maps.Keys(p.Env)) {
 		args = append(args, "--env="+k+"="+p.Env[k])
@@ -134,7 +150,7 @@ func (a *agentRun) start(name string) error {
 	cmd.WaitDelay = 10 * time.Second
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	err := cmd.Run()
+	err = cmd.Run()
 	said := strings.TrimSpace(stderr.String())
 	switch {
 	case err == nil:

@@ -80,3 +80,20 @@ func TestRunDeskOffersInOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestPodmanWorkspace(t *testing.T) {
+	t.Parallel()
+	for ws, want := range map[string][]string{
+		"/w":      {"--annotation=dev.lazaret.workspace=/w", "--volume=/w:/workspace"},
+		"/a b\\%": {"--annotation=dev.lazaret.workspace=/a b\\%", "--volume=/a b\\%:/workspace"},
+		"/a,b":    {"--volume=/a,b:/workspace"},
+		`/a"b`:    {`--volume=/a"b:/workspace`},
+		"/a:b":    {"--annotation=dev.lazaret.workspace=/a:b"},
+		"/a:b,c":  nil,
+	} {
+		got, err := podmanWorkspace(ws)
+		if !slices.Equal(got, want) || (err == nil) != (want != nil) {
+			t.Errorf("%s: %q, %v", ws, got, err)
+		}
+	}
+}

@@ -101,6 +101,9 @@ func (rb *rebase) prepare() error {
 	if err := checkImageName(rb.image); err != nil {
 		return err
 	}
+	if _, err := podmanWorkspace(rb.r.anchor.Workspace); err != nil {
+		return err
+	}
 	if _, err := podmanAnswer(rb.c.Context, "image", "exists", "--", rb.image); err != nil {
 		return fmt.Errorf("image %s is not in podman's storage (podman pull %s): %w", rb.image, rb.image, err)
 	}
@@ -255,12 +258,17 @@ func (rb *rebase) inSandbox(argv []string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{
+	workspace, err := podmanWorkspace(rb.r.anchor.Workspace)
+	if err != nil {
+		return err
+	}
+	args := slices.Concat([]string{
 		"run", "--rm", "--pull=never", "--runtime=lazaret", "--user=0:0", "--workdir=/",
-		"--annotation=dev.lazaret.profile=" + rb.r.anchor.Profile, "--annotation=dev.lazaret.workspace=" + rb.r.anchor.Workspace,
+		"--annotation=dev.lazaret.profile=" + rb.r.anchor.Profile,
+	}, workspace, []string{
 		"--env=DEBIAN_FRONTEND=noninteractive", "--env=PIP_BREAK_SYSTEM_PACKAGES=1", "--env=PIP_ROOT_USER_ACTION=ignore",
 		"--entrypoint=" + argv[0], "--", rb.image,
-	}
+	})
 	cmd := exec.CommandContext(rb.c.Context, podman, append(args, argv[1:]...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // podman ends the container, and removes it
 	cmd.WaitDelay = 30 * time.Second

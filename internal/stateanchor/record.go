@@ -169,7 +169,9 @@ const maxName = 240
 func CheckPaths(all []string) error {
 	for i, p := range all {
 		switch {
-		case !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsAny(p, "\x00\n\r"):
+		case strings.ContainsAny(p, "\x00\n\r"):
+			return fmt.Errorf("state path %q has a line break or NUL in it", p)
+		case !path.IsAbs(p) || path.Clean(p) != p:
 			return fmt.Errorf("state path %q is not a clean absolute path", p)
 		case p == "/":
 			return errors.New("state path /: the whole root cannot be kept: name the directories")

@@ -49,7 +49,7 @@ func TestCheckPaths(t *testing.T) {
 		{[]string{"usr"}, "clean absolute"},
 		{[]string{"/usr/../etc"}, "clean absolute"},
 		{[]string{"/usr/"}, "clean absolute"},
-		{[]string{"/a\nb"}, "clean absolute"},
+		{[]string{"/a\nb"}, "line break"},
 		{[]string{"/proc"}, "belongs to"},
 		{[]string{"/sys/x"}, "belongs to"},
 		{[]string{"/dev"}, "belongs to"},

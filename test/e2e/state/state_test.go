@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -264,33 +265,109 @@ func TestRefusals(t *testing.T) {
 	h.Lazaret(ws, "--userns=keep-id", harness.Busybox, "sh", "-ec", "test ! -e /usr/lib/y; id").OK(t)
 }
 
+// Every character that options of mounts, engines and configurations give a meaning,
+// in the paths of the workspace and of the Domain Root, and in a state path.
 func TestOddPaths(t *testing.T) {
 	t.Parallel()
 	h := harness.New(t, harness.Options{})
-	for _, name := range []string{"a b", "a:b", `a\b`, "a%b", "ünï", strings.Repeat("x", 180)} {
-		ws := filepath.Join(h.Home, name)
+	config := func(name, data, driver string) {
+		h.Config(fmt.Sprintf("[general]\ndata_root = '%s'\n[runtime]\nsandbox = %q\n[profiles.default]\nstate_driver = %q\nstate_paths = ['/usr', '/opt/%s']\n", data, h.Sandbox, driver, name))
+	}
+	place := func(name string) (ws string) {
+		ws = filepath.Join(h.Home, name)
 		h.Sh(h.Home, `mkdir -p "$1" "$1.data"`, ws).OK(t)
 		h.Track(ws)
-		h.Config(fmt.Sprintf("[general]\ndata_root = '%s'\n[runtime]\nsandbox = %q\n", ws+".data", h.Sandbox))
-		for range 2 {
-			// podman's -v takes no colons, and its annotations no commas.
-			h.Podman("run", "--rm", "--runtime=lazaret", "--annotation", "dev.lazaret.workspace="+ws, harness.Busybox, "sh", "-c", "echo x >>/usr/lib/x").OK(t)
+		return ws
+	}
+	for _, name := range []string{"a b", "a,b", "a:b", `a\b`, "a%b", "ünï☃", `a"b$(c)`, strings.Repeat("x", 200)} {
+		ws := place(name)
+		config(name, ws+".data", "auto")
+		in := []string{"-v", ws + ":/workspace"}
+		if strings.Contains(name, ":") { // which podman's -v takes for an end
+			in = []string{"--annotation", "dev.lazaret.workspace=" + ws}
 		}
-		if got := h.Podman("run", "--rm", "--runtime=lazaret", "--annotation", "dev.lazaret.workspace="+ws, harness.Busybox, "wc", "-l", "/usr/lib/x").OK(t); got != "2 /usr/lib/x" {
+		start := func(script string) harness.Result {
+			return h.Podman(slices.Concat([]string{"run", "--rm", "--runtime=lazaret"}, in, []string{harness.Busybox, "sh", "-ec", script, "sh", name})...)
+		}
+		if strings.ContainsAny(name, ":,") {
+			start("true").Fails(t, 126, `profiles.default.state_paths[1]": "/opt/`+name+`": ":" and "," cannot be in a path of the sandbox`)
+			config("x", ws+".data", "auto")
+			name = "x"
+		}
+		run := func(script string) string { return start(script).OK(t) }
+		run(`echo x >/usr/lib/x; echo y >"/opt/$1/y"; echo z >/opt/z`)
+		if got := run(`cat /usr/lib/x "/opt/$1/y"; test ! -e /opt/z`); got != "x\ny" {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+	config("x", h.Home+"/a:b.data", "fuse-overlayfs")
+	h.Lazaret(h.Home+"/a b", harness.Busybox, "true").Fails(t, 126, "has a colon in it", "fuse-overlayfs", "choose another data_root")
+	name := `a b\c%d"ü`
+	ws := place(name + ",e")
+	config(name, ws+".data", "fuse-overlayfs")
+	for range 2 {
+		h.Lazaret(ws, harness.Busybox, "sh", "-ec", `echo x >>"/opt/$1/x"`, "sh", name).OK(t)
+	}
+	if got := h.Lazaret(ws, harness.Busybox, "cat", "/opt/"+name+"/x").OK(t); got != "x\nx" {
+		t.Errorf("fuse-overlayfs: %q", got)
+	}
+	if out := h.Run("lazaret", "state", "diff", "-w", ws).OK(t); !strings.Contains(out, "/x") {
+		t.Errorf("diff: %s", out)
+	}
+	h.Run("lazaret", "state", "reset", "--yes", "-w", ws).OK(t)
+}
+
+// A disk that fills up fails the agent's writes, and nothing that was kept before.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	h := harness.New(t, harness.Options{})
+	ws, data := h.Workspace(), h.Home+"/small"
+	h.Config(fmt.Sprintf("[general]\ndata_root = %q\n[runtime]\nsandbox = %q\n", data, h.Sandbox))
+	h.Sh(h.Home, `mkdir small && podman unshare mount -t tmpfs -o size=4m tmpfs small`).OK(t)
+	t.Cleanup(func() { h.Sh(h.Home, `podman unshare umount small`).OK(t) })
+	run := func(script string) harness.Result { return h.Lazaret(ws, harness.Busybox, "sh", "-ec", script) }
+	run(`echo earlier >/usr/lib/earlier; rm /usr/bin/env`).OK(t)
+	if r := run(`cat /dev/zero >/opt/zero || cp -r /bin /usr/lib/more || echo full`); r.OK(t) != "full" || !strings.Contains(r.Stderr, "No space left on device") {
+		t.Errorf("writing on: %q, %q", r.Stdout, r.Stderr)
+	}
+	full := h.Sh(h.Home, `podman unshare sh -c 'cp /bin/busybox small/more 2>/dev/null; df small | tail -n1'`)
+	t.Logf("the disk: %s", full.Stdout)
+	if r := run("cat /usr/lib/earlier; test ! -L /usr/bin/env"); r.Code != 0 && !strings.Contains(r.Stderr, "no space left on device") {
+		t.Errorf("on a full disk: exit %d, %q, %q", r.Code, r.Stdout, r.Stderr)
+	}
+	h.Sh(h.Home, `podman unshare rm -f small/more`).OK(t)
+	run("rm -rf /opt/zero /usr/lib/more").OK(t)
+	if got := run("cat /usr/lib/earlier; test ! -L /usr/bin/env; echo x >/usr/lib/x; ls /opt").OK(t); got != "earlier" {
+		t.Errorf("with room again: %q", got)
 	}
 }
 
 func TestRootful(t *testing.T) {
 	t.Parallel()
-	h := harness.New(t, harness.Options{Rootful: true})
+	h := harness.New(t, harness.Options{Rootful: true, Config: "[profiles.default]\npersist = [\"/root/.tool\"]\n[profiles.fuse]\nstate_driver = \"fuse-overlayfs\"\n"})
 	ws := h.Workspace()
-	h.Lazaret(ws, "--network=none", harness.Busybox, "sh", "-c", "echo kept >/usr/lib/kept && chown 1000:1000 /usr/lib/kept && rm /usr/bin/env").OK(t)
-	if got := h.Lazaret(ws, "--network=none", harness.Busybox, "sh", "-ec", "stat -c %u /usr/lib/kept; test ! -L /usr/bin/env").OK(t); got != "1000" {
+	run := func(script string, args ...string) harness.Result {
+		return h.Lazaret(ws, slices.Concat([]string{"--network=none"}, args, []string{harness.Busybox, "sh", "-ec", script})...)
+	}
+	run("echo kept >/usr/lib/kept; chown 1000:1000 /usr/lib/kept; rm /usr/bin/env; echo login >/root/.tool/login").OK(t)
+	if got := run("stat -c %u /usr/lib/kept; test ! -L /usr/bin/env; cat /root/.tool/login").OK(t); got != "1000\nlogin" {
 		t.Errorf("got %q", got)
 	}
 	if data := h.Run("cat", domainRoot(t, h, ws)+"/state.json").OK(t); !strings.Contains(data, `"overlay"`) {
 		t.Errorf("record: %s", data)
 	}
+	// Containers share one mount, which the first one's end leaves.
+	h.Detached(ws, "a", "--network=none", harness.Busybox, "sleep", "1000")
+	h.Detached(ws, "b", "--network=none", harness.Busybox, "sleep", "1000")
+	h.Podman("exec", "a", "sh", "-c", "echo a >/opt/a").OK(t)
+	h.Podman("rm", "-f", "-t", "0", "a").OK(t)
+	h.Podman("exec", "b", "sh", "-ec", "cat /opt/a /usr/lib/kept; echo b >/etc/b").OK(t)
+	h.Lazaret(ws, "--network=none", harness.Debian, "true").Fails(t, 126, "one image at a time")
+	h.Podman("rm", "-f", "-t", "0", "b").OK(t)
+	h.DomainEnds("default", ws)
+	run("cat /opt/a /etc/b").OK(t)
+	for range 2 {
+		run("echo x >>/usr/lib/x; rm -f /usr/bin/env; test ! -e /usr/lib/kept", "-e", "LAZARET_PROFILE=fuse").OK(t)
+	}
+	run("test $(wc -l </usr/lib/x) = 2; test ! -L /usr/bin/env", "-e", "LAZARET_PROFILE=fuse").OK(t)
 }
