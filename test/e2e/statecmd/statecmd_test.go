@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lazaret-dev/lazaret/test/e2e/harness"
 )
@@ -153,11 +155,16 @@ func TestPackage(t *testing.T) {
 			// The workspace goes, and with it the domain, whoever owns what is in it.
 			h.Lazaret(ws, image, "sh", "-ec", "mkdir -m 0 /opt/closed && chown -R 1000:1000 /opt/closed && chmod 0 /usr/local").OK(t)
 			h.Sh(h.Dir, "rm -rf \"$1\"", ws).OK(t)
-			if out := h.Run("lazaret", "prune", "--dry-run").OK(t); !strings.Contains(out, "workspace "+ws+" is gone") {
+			if out := h.Run("lazaret", "prune", "--dry-run").OK(t); !strings.Contains(out, "workspace "+ws+" is gone") || !regexp.MustCompile(`[0-9.]+ [kM]?B`).MatchString(out) {
 				t.Errorf("prune: %s", out)
 			}
 			h.Run("lazaret", "prune").Fails(t, 1, "use --yes")
-			h.Run("lazaret", "prune", "--yes").OK(t)
+			ask := h.Terminal("lazaret", "prune")
+			ask.Expect("Remove what 1 of them keep?", time.Minute)
+			ask.Send("yes\r")
+			if code := ask.Wait(); code != 0 {
+				t.Errorf("prune on a terminal: exit %d", code)
+			}
 			if left, err := os.ReadDir(filepath.Join(h.DataRoot(), "domains")); err != nil || len(left) > 0 {
 				t.Errorf("left of the domain: %v, %v", left, err)
 			}
