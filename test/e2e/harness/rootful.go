@@ -38,6 +38,14 @@ func asRoot(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "sudo", append([]string{"-n", name}, args...)...)
 }
 
+// DropCaches empties the host's caches, so that what is read next comes from the disk.
+func (h *Harness) DropCaches() {
+	h.t.Helper()
+	if out, err := asRoot(h.t.Context(), "sh", "-c", "sync && echo 3 >/proc/sys/vm/drop_caches").CombinedOutput(); err != nil {
+		h.t.Fatalf("drop the host's caches: %v: %s", err, out)
+	}
+}
+
 // becomeRoot makes the namespaces of a rootful test.
 func (h *Harness) becomeRoot() {
 	h.t.Helper()
