@@ -116,6 +116,9 @@ func runRun(c *cli.Context) error {
 	if a.box, err = a.enter(); err != nil {
 		return err
 	}
+	if !c.Bool("detach") {
+		defer a.summary() // after the sandbox was left
+	}
 	defer a.box.leave(a)
 	// The Session Anchor: the runtime takes it for the session's process.
 	key, err := sessionkey.New()

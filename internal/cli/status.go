@@ -1,18 +1,23 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/lazaret-dev/lazaret/internal/config"
+	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/hostenv"
+	"github.com/lazaret-dev/lazaret/internal/review"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
@@ -25,8 +30,10 @@ func statusCommand() *cli.Command {
 		Usage: "show the domains in use, their containers and sessions",
 		Description: "Asks every live coordinator of yours. A name that nobody answers at is listed as stale;\n" +
 			"the next start in its domain removes it. A coordinator that is there but does not answer\n" +
-			"makes the exit status 1.",
+			"makes the exit status 1. Of domains that are not in use it names those in which an agent's\n" +
+			"changes wait for a look (lazaret review).",
 		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "show it anew every second, until interrupted", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object", DisableDefaultText: true},
 		},
 		Action: runStatus,
@@ -36,8 +43,24 @@ func statusCommand() *cli.Command {
 // statusView is what lazaret status prints. A socket at which no coordinator
 // answers has an entry in Problems.
 type statusView struct {
-	Domains  []wire.Status `json:"domains"`
-	Problems []problem     `json:"problems"`
+	Domains  []domainStatus `json:"domains"`
+	Problems []problem      `json:"problems"`
+	// Reviews are the domains that are not in use in which something waits for a
+	// look.
+	Reviews []reviewStatus `json:"reviews"`
+}
+
+// domainStatus is a live domain.
+type domainStatus struct {
+	wire.Status
+	DiskBytes int64 `json:"disk_bytes"` // of its Domain Root, as far as it can be read
+}
+
+// reviewStatus is a domain whose workspace an agent has changed.
+type reviewStatus struct {
+	Profile   string `json:"profile"`
+	Workspace string `json:"workspace"`
+	Pending   int    `json:"pending"`
 }
 
 // problem tells of a socket. A stale one is a killed coordinator's, and mended by
@@ -60,7 +83,10 @@ func runStatus(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	v, err := liveDomains(cfg.General.ControlDir)
+	if c.Bool("watch") {
+		return watchStatus(c, cfg)
+	}
+	v, err := wholeStatus(c.Context, cfg)
 	if err != nil {
 		return err
 	}
@@ -88,7 +114,7 @@ func (v statusView) silent() int {
 
 // liveDomains asks every coordinator whose socket in controlDir is our own.
 func liveDomains(controlDir string) (statusView, error) {
-	v := statusView{Domains: []wire.Status{}, Problems: []problem{}}
+	v := statusView{Domains: []domainStatus{}, Problems: []problem{}, Reviews: []reviewStatus{}}
 	sockets, err := wire.Sockets(controlDir)
 	if err != nil {
 		return v, err
@@ -106,9 +132,82 @@ func liveDomains(controlDir string) (statusView, error) {
 			v.Problems = append(v.Problems, problem{Socket: s, Stale: stale, Error: err.Error()})
 			continue
 		}
-		v.Domains = append(v.Domains, st)
+		v.Domains = append(v.Domains, domainStatus{Status: st})
 	}
 	return v, nil
+}
+
+// wholeStatus is liveDomains with what is read from the disk.
+func wholeStatus(ctx context.Context, cfg *config.Config) (statusView, error) {
+	v, err := liveDomains(cfg.General.ControlDir)
+	if err != nil {
+		return v, err
+	}
+	live := map[string]bool{}
+	for i := range v.Domains {
+		d := &v.Domains[i]
+		live[d.Domain.Hash] = true
+		d.DiskBytes = diskUse(ctx, d.Domain.Root)
+	}
+	v.Reviews, err = waitingReviews(cfg.General.DataRoot, live)
+	return v, err
+}
+
+// diskTime bounds the measuring of one Domain Root.
+const diskTime = time.Second
+
+// diskUse is what a directory takes of the disk, as far as it can be read in time.
+func diskUse(ctx context.Context, dir string) (bytes int64) {
+	ctx, cancel := context.WithTimeout(ctx, diskTime)
+	defer cancel()
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			if e != nil && e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if fi, err := e.Info(); err == nil {
+			if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+				bytes += st.Blocks * 512
+			}
+		}
+		return nil
+	}) // what cannot be read is left out
+	return bytes
+}
+
+// waitingReviews looks through the domains that are not live.
+func waitingReviews(dataRoot string, live map[string]bool) ([]reviewStatus, error) {
+	out := []reviewStatus{}
+	dir := filepath.Join(dataRoot, "domains")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return out, fmt.Errorf("look for domains: %w", err)
+	}
+	for _, e := range entries {
+		if !domain.ValidHash(e.Name()) || live[e.Name()] {
+			continue
+		}
+		root := filepath.Join(dir, e.Name())
+		a, err := domain.ReadRecord(root)
+		if err != nil {
+			continue // half made, or not ours to judge: lazaret doctor tells
+		}
+		n := 0
+		for _, branch := range []bool{false, true} {
+			if more, err := review.Pending(review.File(root, branch)); err == nil { // lazaret review tells of a damaged one
+				n += more
+			}
+		}
+		if n > 0 && gone(a) == "" {
+			out = append(out, reviewStatus{Profile: a.Profile, Workspace: a.Workspace, Pending: n})
+		}
+	}
+	return out, nil
 }
 
 func askStatus(socket string) (st wire.Status, err error) {
@@ -142,6 +241,9 @@ func printStatus(w io.Writer, v statusView, now time.Time) error {
 				p.printf("    note: %s\n", config.Printable(n))
 			}
 		}
+		if n := d.Network; n != nil {
+			p.printf("  network      %s, %s, sidecar%s, uplink %s%s\n", n.State, n.Mode, strings.TrimPrefix(pidText(n.Sidecar), ","), config.Printable(n.Uplink), pidText(n.UplinkP))
+		}
 		if s := d.State; s != nil {
 			dead := ""
 			if !s.Alive {
@@ -172,6 +274,9 @@ func printStatus(w io.Writer, v statusView, now time.Time) error {
 		if len(d.Desks) > 0 {
 			p.printf("  desks        %s\n", desksText(d.Desks))
 		}
+		if d.DiskBytes > 0 {
+			p.printf("  disk         %.1f MB\n", float64(d.DiskBytes)/1e6)
+		}
 	}
 	for _, b := range v.Problems {
 		what := "no answer at"
@@ -179,6 +284,9 @@ func printStatus(w io.Writer, v statusView, now time.Time) error {
 			what = "stale"
 		}
 		p.printf("%s %s: %s\n", what, config.Printable(b.Socket), config.Printable(b.Error))
+	}
+	for _, r := range v.Reviews {
+		p.printf("review  profile %s  %s: %d changed paths wait for a look (lazaret review)\n", r.Profile, config.Printable(r.Workspace), r.Pending)
 	}
 	return p.err
 }

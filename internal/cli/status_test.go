@@ -12,7 +12,7 @@ import (
 func TestPrintStatus(t *testing.T) {
 	now := time.Now()
 	v := statusView{
-		Domains: []wire.Status{{
+		Domains: []domainStatus{{Status: wire.Status{
 			Domain: domain.Anchor{Hash: "0123456789ab", Profile: "default", Workspace: "/w"}, PID: 7, Started: now.Add(-time.Minute),
 			Containers: []wire.ContainerStatus{{ID: "c0ffee", State: "attached", PID: 8, Since: now.Add(-time.Second), Notes: []string{"a\x1bb"}}},
 			Sessions: []wire.SessionStatus{
@@ -20,9 +20,11 @@ func TestPrintStatus(t *testing.T) {
 				{ID: "22222222-aaaa", Kind: "run", PID: 10, Since: now.Add(-3 * time.Second)},
 			},
 			Waiting: 2, Desks: []wire.DeskStatus{{Kind: wire.DeskConsole}, {Kind: wire.DeskRun, Session: "22222222-aaaa"}},
-		}, {
+			Network: &wire.NetworkStatus{State: "up", Mode: "filtered", Uplink: "pasta", Sidecar: 11, UplinkP: 12},
+		}, DiskBytes: 2_500_000}, {Status: wire.Status{
 			Domain: domain.Anchor{Hash: "ba9876543210", Profile: "default", Workspace: "/v"}, Started: now,
-		}},
+		}}},
+		Reviews:  []reviewStatus{{Profile: "claude", Workspace: "/r", Pending: 3}},
 		Problems: []problem{{Socket: "/s1", Stale: true, Error: "gone"}, {Socket: "/s2", Error: "silent"}},
 	}
 	var out strings.Builder
@@ -33,7 +35,8 @@ func TestPrintStatus(t *testing.T) {
 		"domain 0123456789ab  profile default  /w\n", "coordinator  pid 7, up 1m0s", "container    c0ffee  attached for 1s, pid 8\n",
 		"  session      11111111  exec in c0ffee for 2s, terminal, pid 9\n", "  session      22222222  run for 3s, pid 10\n",
 		"  requests     2 waiting for an answer\n  desks        console, run of 22222222\n",
-		"stale /s1: gone\n", "no answer at /s2: silent\n",
+		"  network      up, filtered, sidecar pid 11, uplink pasta, pid 12\n", "  disk         2.5 MB\n",
+		"review  profile claude  /r: 3 changed paths wait for a look (lazaret review)\n", "stale /s1: gone\n", "no answer at /s2: silent\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, &out)

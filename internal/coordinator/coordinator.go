@@ -105,6 +105,10 @@ type Coordinator struct {
 	trust      *trust.Anchor  // nil until a container needs it
 	terminals  int            // desks of lazaret run that are open
 	orphaned   bool           // a killed predecessor's sandboxes live, whose guard ended with it
+	// reviewed is the record of the tree that this session's changes are told of, ""
+	// for none yet, and baseline how that was before.
+	reviewed string
+	baseline *baseline
 	// cancelGuard gives up the start of a guard that is under way.
 	cancelGuard context.CancelFunc
 }
@@ -396,6 +400,13 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 	// Sandboxes that live on are cut off: what they see of the workspace ends with
 	// the guard.
 	c.guarding.Lock()
+	seen := make(chan struct{})
+	go func() {
+		defer close(seen)
+		if left == 0 {
+			c.endReview(context.WithoutCancel(ctx))
+		}
+	}()
 	errs = append(errs, c.dropNetwork(context.WithoutCancel(ctx)), c.dropGuard())
 	if left == 0 {
 		errs = append(errs, c.dropState())
@@ -403,6 +414,7 @@ func (c *Coordinator) teardown(ctx context.Context, srv *http.Server, ln *peerLi
 		errs = append(errs, c.leaveState())
 	}
 	c.guarding.Unlock()
+	<-seen
 	c.record(audit.Event{Kind: audit.CoordinatorEnd}, facts{"containers_left": left})
 	errs = append(errs, c.store.Close()) // after the last that can happen, before a successor may open it
 	if left == 0 {
@@ -820,6 +832,9 @@ func (c *Coordinator) guardedFully(ctx context.Context, ct *container, req *wire
 func (c *Coordinator) attachRequest(req *wire.AttachRequest) error {
 	if req.PID <= 1 {
 		return &wire.Error{Code: wire.CodeBadRequest, Message: fmt.Sprintf("pid %d cannot be a sandbox", req.PID)}
+	}
+	if err := c.awaitBaseline(); err != nil {
+		return err
 	}
 	p, err := proc.Open(req.PID)
 	if err != nil {

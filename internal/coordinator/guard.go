@@ -329,6 +329,7 @@ func (c *Coordinator) newGuard(ctx context.Context, req *wire.PrepareRequest) (*
 			return nil, err
 		}
 	}
+	c.beginReview(ctx, o.Workspace, req.Git == "branch")
 	g, err := startGuard(ctx, []string{program, "guard", "--log=" + wire.LogPath(c.spec.Domain.Root), "--log-level=" + c.spec.LogLevel}, o, c.log)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,10 @@ _lazaret() {
             ' run') cmd='run' ;;
             ' doctor') cmd='doctor' ;;
             ' status') cmd='status' ;;
+            ' sessions') cmd='sessions' ;;
+            ' stop') cmd='stop' ;;
+            ' review') cmd='review' ;;
+            ' logs') cmd='logs' ;;
             ' console') cmd='console' ;;
             ' domain') cmd='domain' ;;
             ' net') cmd='net' ;;
@@ -74,6 +78,41 @@ _lazaret() {
         'run --config')
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'sessions --last')
+            return
+            ;;
+        'sessions --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'stop --profile' | 'stop -p')
+            return
+            ;;
+        'stop --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'review --profile' | 'review -p')
+            return
+            ;;
+        'review --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'logs --profile' | 'logs -p')
+            return
+            ;;
+        'logs --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'logs --lines' | 'logs -n')
             return
             ;;
         'domain --profile' | 'domain -p')
@@ -470,7 +509,7 @@ _lazaret() {
             if [[ $cur == -* ]]; then
                 words='--version --help -h'
             else
-                words='init run doctor status console domain net audit git state prune config trust completion help'
+                words='init run doctor status sessions stop review logs console domain net audit git state prune config trust completion help'
             fi
             ;;
         'init')
@@ -501,9 +540,52 @@ _lazaret() {
             ;;
         'status')
             if [[ $cur == -* ]]; then
-                words='--json --help -h'
+                words='--watch -w --json --help -h'
             else
                 words=''
+            fi
+            ;;
+        'sessions')
+            if [[ $cur == -* ]]; then
+                words='--live --last --config --json --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'stop')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --all -a --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'review')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --accept --json --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'logs')
+            if [[ $cur == -* ]]; then
+                words='--profile -p --config --follow -f --lines -n --json --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
             fi
             ;;
         'console')

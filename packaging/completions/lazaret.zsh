@@ -10,6 +10,10 @@ _lazaret() {
             ' run') cmd='run' ;;
             ' doctor') cmd='doctor' ;;
             ' status') cmd='status' ;;
+            ' sessions') cmd='sessions' ;;
+            ' stop') cmd='stop' ;;
+            ' review') cmd='review' ;;
+            ' logs') cmd='logs' ;;
             ' console') cmd='console' ;;
             ' domain') cmd='domain' ;;
             ' net') cmd='net' ;;
@@ -55,6 +59,15 @@ _lazaret() {
         'init --podman-version') _message 'VERSION'; return ;;
         'run --image') _message 'IMAGE'; return ;;
         'run --config') _files; return ;;
+        'sessions --last') _message 'N'; return ;;
+        'sessions --config') _files; return ;;
+        'stop --profile'|'stop -p') _message 'NAME'; return ;;
+        'stop --config') _files; return ;;
+        'review --profile'|'review -p') _message 'NAME'; return ;;
+        'review --config') _files; return ;;
+        'logs --profile'|'logs -p') _message 'NAME'; return ;;
+        'logs --config') _files; return ;;
+        'logs --lines'|'logs -n') _message 'N'; return ;;
         'domain --profile'|'domain -p') _message 'NAME'; return ;;
         'domain --config') _files; return ;;
         'net allow --profile'|'net allow -p') _message 'NAME'; return ;;
@@ -164,6 +177,10 @@ _lazaret() {
                 'run:run an agent in the sandbox of the current directory'
                 'doctor:check whether this machine can run sandboxes'
                 'status:show the domains in use, their containers and sessions'
+                'sessions:list the sessions of all domains, those that live and the last that have ended'
+                'stop:end the sessions of a domain, its sandboxes and its network'
+                'review:show what an agent has changed that tools on the host run or obey'
+                'logs:show what a domain'\''s coordinator, guard and network have written'
                 'console:answer what the sandboxes ask for'
                 'domain:print the domain of a workspace: its hash and its paths'
                 'net:see and change the filtered network of a domain that is in use'
@@ -217,12 +234,71 @@ _lazaret() {
             ;;
         'status')
             flags=(
+                '--watch:show it anew every second, until interrupted'
+                '-w:show it anew every second, until interrupted'
                 '--json:print one JSON object'
                 '--help:show help'
                 '-h:show help'
             )
             items=(
             )
+            ;;
+        'sessions')
+            flags=(
+                '--live:only those that live'
+                '--last:at most the last N that have ended; 0 for all'
+                '--config:also read FILE, above the other layers'
+                '--json:print one JSON object'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'stop')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--all:every domain of yours that is in use'
+                '-a:every domain of yours that is in use'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'review')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--accept:show it, and take the workspace as it is now for the new baseline'
+                '--json:print one JSON object'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'logs')
+            flags=(
+                '--profile:the domain of profile NAME instead of the default one'
+                '-p:the domain of profile NAME instead of the default one'
+                '--config:also read FILE, above the other layers'
+                '--follow:go on with what is written from now on, until interrupted'
+                '-f:go on with what is written from now on, until interrupted'
+                '--lines:begin with the last N lines; 0 for all'
+                '-n:begin with the last N lines; 0 for all'
+                '--json:print the lines as they were written, one JSON object each'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
             ;;
         'console')
             flags=(

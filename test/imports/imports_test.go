@@ -25,6 +25,7 @@ func layers() [][]string {
 		{"cmd"},
 		{"internal/cli"},
 		{"shim", "hooks", "internal/console", "internal/install", "internal/coordinator", "internal/doctor"},
+		{"internal/review"},
 		{"escalate", "netrouter", "internal/gitsentry", "internal/stateanchor", "internal/store", "internal/trust"},
 		{"spec", "internal/config", "internal/wire", "containers.conf.d"},
 	}
