@@ -20,7 +20,7 @@ func (f *guard) zoneOfFile(top *root, fd int) (zone, error) {
 
 // whereIs is the zone of an open file's directory, and its name there.
 func (f *guard) whereIs(top *root, fd int) (zone, string, error) {
-	rel, inside, err := below(top, fd)
+	rel, inside, err := f.below(top, fd)
 	if err != nil {
 		return zone{}, "", err
 	}
@@ -191,12 +191,17 @@ func (f *guard) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32,
 	if n.key.class == index {
 		return f.writeStaged(n, in.Offset, data)
 	}
-	f.conf.wait()
+	defer f.holdNames(false)()
 	h, err := f.openIO(n, true)
 	if err != nil {
 		return 0, status(err)
 	}
 	defer h.done()
+	if in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0 {
+		if err := dropSetID(h.fd); err != nil {
+			return 0, status(err)
+		}
+	}
 	appending := in.Flags&unix.O_APPEND != 0 && in.WriteFlags&writeCache == 0
 	done := 0
 	for done < len(data) {
@@ -220,6 +225,19 @@ func (f *guard) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32,
 	}
 	f.stampNow(n, h.fd)
 	return uint32(done), fuse.OK
+}
+
+// dropSetID takes the bits by which a program runs as its owner from a file that is
+// about to be changed: the kernel leaves that to us, who may be allowed to keep them.
+func dropSetID(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&setID == 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil
+	}
+	return unix.Fchmod(fd, st.Mode&0o7777&^setID)
 }
 
 // Writev implements fuse.RawFileSystem.
@@ -252,6 +270,9 @@ func (f *guard) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut
 	if s := f.writable(n, op); !s.Ok() {
 		return s
 	}
+	if f.ownedAlready(n, in, out) {
+		return fuse.OK
+	}
 	if s := f.judgeAttr(n, in); !s.Ok() {
 		return s
 	}
@@ -265,7 +286,9 @@ func (f *guard) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut
 			if err != nil {
 				return status(err)
 			}
-			err = unix.Ftruncate(h.fd, int64(size)) //nolint:gosec // the kernel checks it
+			if err = dropSetID(h.fd); err == nil {
+				err = unix.Ftruncate(h.fd, int64(size)) //nolint:gosec // the kernel checks it
+			}
 			h.done()
 			if err != nil {
 				return status(err)
@@ -289,6 +312,32 @@ func (f *guard) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut
 	}
 	f.fillAttrOut(n, &st, out)
 	return fuse.OK
+}
+
+// ownedAlready answers who gives a file that he has just made to its owner, as runsc
+// does with each: there is nothing to do.
+func (f *guard) ownedAlready(n *node, in *fuse.SetAttrIn, out *fuse.AttrOut) bool {
+	const owner, other = fuse.FATTR_UID | fuse.FATTR_GID, fuse.FATTR_MODE | fuse.FATTR_SIZE | fuse.FATTR_ATIME | fuse.FATTR_MTIME | fuse.FATTR_CTIME
+	if n.dir || in.Valid&owner == 0 || in.Valid&other != 0 {
+		return false
+	}
+	p, err := f.openPath(n)
+	if err != nil {
+		return false
+	}
+	defer p.done()
+	var st unix.Statx_t
+	if statx(p.fd, "", &st) != nil || st.Mask&unix.STATX_BTIME == 0 || st.Btime != st.Ctime || uint32(st.Mode)&setID != 0 {
+		return false
+	}
+	if uid, ok := in.GetUID(); ok && uid != st.Uid {
+		return false
+	}
+	if gid, ok := in.GetGID(); ok && gid != st.Gid {
+		return false
+	}
+	f.fillAttrOut(n, &st, out)
+	return true
 }
 
 // judgeAttr refuses to change the mode or owner of what a git directory consists of.
@@ -415,12 +464,15 @@ func (f *guard) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	if n.key.class == index {
 		return fuse.Status(unix.EOPNOTSUPP)
 	}
-	f.conf.wait()
+	defer f.holdNames(false)()
 	h, err := f.openIO(n, true)
 	if err != nil {
 		return status(err)
 	}
 	defer h.done()
+	if err := dropSetID(h.fd); err != nil {
+		return status(err)
+	}
 	err = unix.Fallocate(h.fd, in.Mode, int64(in.Offset), int64(in.Length)) //nolint:gosec // the kernel checks them
 	f.stampNow(n, h.fd)
 	return status(err)

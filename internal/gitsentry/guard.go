@@ -47,6 +47,7 @@ type guard struct {
 	refused refusals
 	stages  stages
 	srv     *fuse.Server
+	proc    int // /proc/self/fd, where the kernel tells paths
 
 	workspace, gitDir *node // gitDir may be nil
 	rootGit           identity
@@ -85,7 +86,9 @@ func Serve(ctx context.Context, o Options, ready func() error, log *slog.Logger)
 		DisableSplice: true,
 		// The kernel would take OPEN for the truncation, which nobody sees here.
 		DisabledCapabilities: fuse.CAP_ATOMIC_O_TRUNC,
-		DirectMountFlags:     unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOATIME,
+		// Else it asks for a file's mode before each change of its owner.
+		ExtraCapabilities: fuse.CAP_HANDLE_KILLPRIV_V2,
+		DirectMountFlags:  unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOATIME,
 		PanicHandler: func(v any) fuse.Status {
 			log.Error("guard: internal error", "panic", fmt.Sprint(v))
 			return fuse.EIO
@@ -134,6 +137,9 @@ func newGuard(o Options, log *slog.Logger) (*guard, error) {
 		f.fds.limit = int(min(lim.Cur/3, 100_000)) // a node has up to two
 	}
 	var err error
+	if f.proc, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("open /proc/self/fd: %w (the guard needs /proc)", err)
+	}
 	if f.shadows, err = openShadows(o.ShadowDir, o.MemoryDir); err != nil {
 		return nil, err
 	}

@@ -219,7 +219,7 @@ func (f *guard) openIO(n *node, write bool) (*file, error) {
 		f.fds.touch(n)
 	}
 	if write && n.key.place == onHost {
-		here, err := readlink(procFD(n.io.fd))
+		here, err := f.pathOf(n.io.fd)
 		if err != nil {
 			return nil, err
 		}

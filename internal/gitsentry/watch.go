@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -109,6 +110,17 @@ func (w *watcher) drop(n *node) {
 	_, _ = unix.InotifyRmWatch(w.fd, uint32(wd)) // it is gone with its directory
 }
 
+// told is an event of inotify.
+type told struct {
+	wd   int32
+	mask uint32
+	name string
+}
+
+// ownPause is how long events are gathered while all that they tell of was done
+// by the sandbox: one file is five of them, which one look answers.
+const ownPause = time.Millisecond
+
 // run passes events on until the descriptor is closed.
 func (w *watcher) run() {
 	buf := make([]byte, 256<<10)
@@ -120,27 +132,81 @@ func (w *watcher) run() {
 		if err != nil || n <= 0 {
 			return
 		}
-		for rest := buf[:n]; len(rest) >= unix.SizeofInotifyEvent; {
-			wd := int32(binary.NativeEndian.Uint32(rest)) //nolint:gosec // the kernel's own
-			mask := binary.NativeEndian.Uint32(rest[4:])
-			end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
-			name := string(bytes.TrimRight(rest[unix.SizeofInotifyEvent:end], "\x00"))
-			rest = rest[end:]
-			w.event(wd, mask, name)
+		own := true
+		for _, e := range gather(buf[:n]) {
+			own = !w.event(e.wd, e.mask, e.name) && own
+		}
+		if own {
+			time.Sleep(ownPause)
 		}
 	}
 }
 
-func (w *watcher) event(wd int32, mask uint32, name string) {
+// gather reads events, and makes one of several about the same name: what is there
+// now counts.
+func gather(buf []byte) []told {
+	type key struct {
+		wd   int32
+		name string
+	}
+	var all []told
+	at := map[key]int{}
+	for rest := buf; len(rest) >= unix.SizeofInotifyEvent; {
+		e := told{
+			wd:   int32(binary.NativeEndian.Uint32(rest)), //nolint:gosec // the kernel's own
+			mask: binary.NativeEndian.Uint32(rest[4:]),
+		}
+		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
+		e.name = string(bytes.TrimRight(rest[unix.SizeofInotifyEvent:end], "\x00"))
+		rest = rest[end:]
+		k := key{e.wd, e.name}
+		if i, ok := at[k]; ok && e.name != "" {
+			all[i].mask |= e.mask
+			continue
+		}
+		at[k] = len(all)
+		all = append(all, e)
+	}
+	return all
+}
+
+// seen compares what the host has as name in dir with what the kernel was told of.
+type seen struct {
+	n    *node // what was shown under that name; nil for nothing
+	st   unix.Statx_t
+	err  error
+	same bool // the kernel knows it as it is
+}
+
+func (w *watcher) look(dir *node, name string, mask uint32) (s seen) {
+	s.n = w.g.nodes.child(dir, name)
+	var p *file
+	if p, s.err = w.g.openPath(dir); s.err == nil {
+		s.err = statx(p.fd, name, &s.st)
+		p.done()
+	}
+	switch {
+	case s.n == nil:
+		s.same = s.err != nil // neither we nor the host have it
+	case s.err == nil && s.n.key.is(&s.st):
+		s.n.at.Lock()
+		s.same = s.n.last == stampOf(&s.st) || s.n.dir && mask&unix.IN_ATTRIB == 0
+		s.n.at.Unlock()
+	}
+	return s
+}
+
+// event tells whether it was about a change that is not the sandbox's own.
+func (w *watcher) event(wd int32, mask uint32, name string) bool {
 	if mask&unix.IN_Q_OVERFLOW != 0 {
 		w.forgetAll()
-		return
+		return true
 	}
 	w.mu.Lock()
 	dir := w.nodes[wd]
 	w.mu.Unlock()
 	if dir == nil {
-		return
+		return false
 	}
 	if mask&unix.IN_IGNORED != 0 {
 		w.mu.Lock()
@@ -151,12 +217,12 @@ func (w *watcher) event(wd int32, mask uint32, name string) {
 			dir.wd = 0
 		}
 		dir.at.Unlock()
-		return
+		return false
 	}
 	if name == "" {
 		// Of the directory itself: its attributes.
 		w.g.srv.InodeNotify(dir.id, -1, 0)
-		return
+		return true
 	}
 	if dir == w.g.workspace && name == ".git" && mask&(unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_MOVED_TO|unix.IN_CREATE) != 0 && w.g.hasGit {
 		w.lookAtGit()
@@ -164,43 +230,34 @@ func (w *watcher) event(wd int32, mask uint32, name string) {
 	if name == ".git" && dir.top == w.g.workspace.top && mask&(unix.IN_MOVED_TO|unix.IN_CREATE) != 0 {
 		w.g.conf.meet(w.g.seenAt(dir))
 	}
-	n := w.g.nodes.child(dir, name)
-	var st unix.Statx_t
-	p, err := w.g.openPath(dir)
-	if err == nil {
-		err = statx(p.fd, name, &st)
-		p.done()
-	}
-	if n == nil && err == nil {
-		// The sandbox may be making it just now: to forget that name would take away
-		// what somebody has mounted there already.
+	s := w.look(dir, name, mask)
+	if !s.same {
+		// The sandbox may be changing it just now. To forget what it has made would
+		// have the kernel ask for it again, and take away what somebody has mounted
+		// there already.
 		w.g.names.Lock()
 		w.g.names.Unlock() //nolint:staticcheck // only to wait for who holds it
-		n = w.g.nodes.child(dir, name)
+		s = w.look(dir, name, mask)
 	}
-	if n != nil && err == nil && n.key.is(&st) {
+	n := s.n
+	switch {
+	case s.same:
+		return false
+	case n != nil && s.err == nil && n.key.is(&s.st):
 		n.at.Lock()
-		same := n.last == stampOf(&st) || n.dir && mask&unix.IN_ATTRIB == 0
-		if !same {
-			n.last = stampOf(&st)
-		}
+		n.last = stampOf(&s.st)
 		n.at.Unlock()
-		if !same {
-			w.g.srv.InodeNotify(n.id, 0, 0)
-		}
-		return
-	}
-	if n != nil && n.dir {
+		w.g.srv.InodeNotify(n.id, 0, 0)
+		return true
+	case n != nil && n.dir:
 		w.g.collectRemoved(n)
 	}
-	if n == nil && err != nil {
-		return // neither we nor the host have it
-	}
-	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && dir.top == w.g.workspace.top && zoneKind(dir.zoned.Load()) == worktree {
+	if s.err == nil && s.st.Mode&unix.S_IFMT == unix.S_IFDIR && dir.top == w.g.workspace.top && zoneKind(dir.zoned.Load()) == worktree {
 		w.g.appeared(join(w.g.seenAt(dir), name))
 	}
 	w.g.srv.EntryNotify(dir.id, name)
 	w.g.srv.InodeNotify(dir.id, 0, 0)
+	return true
 }
 
 // lookAtGit notes that the host has removed or replaced the workspace's .git.

@@ -1,6 +1,7 @@
 package gitsentry
 
 import (
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +29,7 @@ type zone struct {
 
 // zoneOfFD judges an open directory by where the kernel says that it is.
 func (f *guard) zoneOfFD(top *root, fd int) (zone, error) {
-	rel, inside, err := below(top, fd)
+	rel, inside, err := f.below(top, fd)
 	if err != nil {
 		return zone{}, err
 	}
@@ -40,12 +41,12 @@ func (f *guard) zoneOfFD(top *root, fd int) (zone, error) {
 
 // below is the path of what is open as fd relative to top, "" for that itself, as
 // the kernel tells it at this moment.
-func below(top *root, fd int) (rel string, inside bool, err error) {
-	here, err := readlink(procFD(fd))
+func (f *guard) below(top *root, fd int) (rel string, inside bool, err error) {
+	here, err := f.pathOf(fd)
 	if err != nil {
 		return "", false, err
 	}
-	base, err := readlink(procFD(top.fd))
+	base, err := f.pathOf(top.fd)
 	if err != nil || here == base {
 		return "", err == nil, err
 	}
@@ -230,9 +231,10 @@ func (f *guard) leads(rel string) bool {
 	return false
 }
 
-func readlink(name string) (string, error) {
+// pathOf is where an open file is now, as the kernel tells it.
+func (f *guard) pathOf(fd int) (string, error) {
 	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlink(name, buf)
+	n, err := unix.Readlinkat(f.proc, strconv.Itoa(fd), buf)
 	if err != nil {
 		return "", err
 	}
