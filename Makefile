@@ -40,7 +40,7 @@ E2E_RUN  ?= .
 CHAOS_ROUNDS ?= 25
 
 .DEFAULT_GOAL := build
-.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together clients attacks flood kills everyday tree setup setup-tools clean help
+.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together clients attacks flood kills everyday posix tree setup setup-tools clean help
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
 	@mkdir -p $(BIN)
@@ -83,20 +83,23 @@ e2e: setup-tools ## end-to-end tests on real podman and runsc (E2E_PKGS, E2E_RUN
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -p 2 -parallel 2 -run '$(E2E_RUN)' $(E2E_PKGS)
 	test -z '$(E2E_LAST)' || GO='$(GO)' CHAOS_ROUNDS='$(CHAOS_ROUNDS)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 40m -run '$(E2E_RUN)' $(E2E_LAST)
 
-attacks: setup-tools ## every technique of an attacker, in sandboxes, against Lazaret and against naive mounts
-	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 80m -parallel 2 ./test/attacks/git
+attacks: setup-tools ## every technique of an attacker, against Lazaret and naive mounts (ATTACKS: those tests)
+	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 6h -parallel 2 $(if $(ATTACKS),-v -run '$(ATTACKS)') ./test/attacks/git
 
 flood: setup ## an attacker's 10,000 escalation requests from a sandbox, and the coordinator's memory
 	GO='$(GO)' LAZARET_ATTACK_REQUESTS=10000 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 60m -v -run 'TestAttacks/.*/many' ./test/attacks/escalate
 
-everyday: setup-tools ## git's everyday workflow with and without the guard, command by command
-	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 80m -parallel 2 ./test/e2e/git/workflow
+everyday: setup-tools ## git's everyday workflow with and without the guard (LAZARET_EVERYDAY_OLDER=1: in old gVisor too)
+	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 5h -parallel 2 ./test/e2e/git/workflow
 
 together: setup-tools ## host and sandbox use one repository at the same time, for TOGETHER (ten minutes)
 	GO='$(GO)' LAZARET_TOGETHER='$(TOGETHER)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 60m -v ./test/e2e/git/together
 
 clients: setup-tools ## apt-get, npm, git, curl, Python, Node, Go and Java through the filtered network
 	GO='$(GO)' LAZARET_TEST_CLIENTS=1 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 60m -parallel 2 -v -run TestClients ./test/e2e/network
+
+posix: setup-tools ## pjdfstest in a guarded workspace and a plain one; LAZARET_PJDFSTEST names a checkout of it
+	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 3h -v ./test/e2e/git/posix
 
 tree: setup-tools ## a hundred thousand files in kept directories, with both drivers, and a kill in an install
 	GO='$(GO)' STATE_FILES=100000 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 90m -v -run '^(TestAllOfATreeComesBack|TestKilledInTheMiddleOfAnInstall)$$' ./test/e2e/state

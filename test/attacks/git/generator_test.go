@@ -99,11 +99,14 @@ func driven(t *testing.T, target Target, o generator.Options) error {
 	return err
 }
 
+// driveTime is for all programs of one sandbox, on a busy machine.
+const driveTime = 3 * time.Hour
+
 // remote starts a program of the user's that Serve runs in. end closes its input,
 // waits for it and fails the test for what it wrote of errors.
 func remote(t *testing.T, h *harness.Harness, name string, args ...string) (r *generator.Remote, end func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), driveTime)
 	cmd := h.Command(ctx, name, args...)
 	var errOut strings.Builder
 	cmd.Stderr = &errOut
@@ -120,7 +123,7 @@ func remote(t *testing.T, h *harness.Harness, name string, args ...string) (r *g
 	}
 	return generator.NewRemote(in, out), func() {
 		_ = in.Close() // its end is what Wait tells
-		stop := time.AfterFunc(30*time.Second, cancel)
+		stop := time.AfterFunc(5*time.Minute, cancel)
 		defer cancel()
 		if err := cmd.Wait(); err != nil || !stop.Stop() {
 			t.Errorf("%s: %v: %s", name, err, errOut.String())

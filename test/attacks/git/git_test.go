@@ -80,7 +80,7 @@ func TestLazaret(t *testing.T) {
 
 func TestLazaretOtherRuntimes(t *testing.T) {
 	t.Parallel()
-	for _, s := range append(harness.Sandboxes(), harness.Sandbox{Name: "runc", Path: "/usr/sbin/runc"}) {
+	for _, s := range append(harness.Sandboxes(), harness.Sandbox{Name: "runc", Path: harness.SandboxRunc}) {
 		if s.Path == harness.SandboxCurrent {
 			continue
 		}

@@ -26,6 +26,9 @@ func Each(t *testing.T, opts Options, test func(t *testing.T, h *Harness)) {
 // Debian tells whether this place runs the distribution's runsc, of 2022.
 func (h *Harness) Debian() bool { return h.Sandbox == SandboxDebian }
 
+// Runc tells whether this place runs runc in runsc's stead.
+func (h *Harness) Runc() bool { return h.Sandbox == filepath.Join(h.Dir, "runsc") }
+
 // Fails fails the test unless the command exited with this code and said exactly
 // one line on stderr, with all of these words in it.
 func (r Result) Fails(t testing.TB, code int, words ...string) {

@@ -18,6 +18,7 @@ const (
 	TestUser       = "lazaret-test"
 	SandboxCurrent = "/usr/local/lib/lazaret-test/runsc" // the pinned runsc
 	SandboxDebian  = "/usr/bin/runsc"                    // the distribution's
+	SandboxRunc    = "runc"                              // no gVisor: what there is to see is the host's kernel's
 	Busybox        = "localhost/lazaret-test/busybox:1"  // applets in /bin, users root and agent
 	Debian         = "localhost/lazaret-test/debian:1"   // bash, git, tmux, vim.tiny, tput, python3
 	Tools          = "localhost/lazaret-test/tools:1"    // Debian and git-bookworm, rg, node, npm, pygit2; by setup.sh --tools

@@ -20,7 +20,7 @@ type Host struct {
 }
 
 // gitTime is more than any host command of these needs: one that takes longer hangs.
-const gitTime = 20 * time.Second
+const gitTime = 5 * time.Minute
 
 // ErrHung is a host command that the sandbox made hang.
 var ErrHung = errors.New("a git command of the host hangs")

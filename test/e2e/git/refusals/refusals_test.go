@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lazaret-dev/lazaret/test/e2e/harness"
 )
@@ -15,7 +16,8 @@ import (
 // a status other than 0 and no half-done state; what only brings a setting along
 // works without it.
 func TestRefusedCommands(t *testing.T) {
-	harness.Each(t, harness.Options{}, func(t *testing.T, h *harness.Harness) {
+	// One of these commands is dozens of git's.
+	harness.Each(t, harness.Options{CommandTime: 10 * time.Minute}, func(t *testing.T, h *harness.Harness) {
 		ws := h.Workspace()
 		h.Sh(ws, `
 			git init -q --bare ../far.git

@@ -1,4 +1,4 @@
-// Package sides owns what the git tests compare: the same sandbox with plain runsc
+// Package sides owns what the git tests compare: the same sandbox with plain runsc (or runc)
 // on a plain bind and with Lazaret, each with its own copy of one repository, and
 // what either left of it on the host.
 package sides
@@ -32,11 +32,14 @@ type Side struct {
 // other side gets a copy.
 func Both(t *testing.T, h *harness.Harness, name, script string) (plain, lazaret Side) {
 	t.Helper()
-	plain = Side{Name: "plain", Workspace: filepath.Join(h.Dir, name+"-plain"), h: h, args: []string{"--runtime=" + h.Sandbox, "--runtime-flag=ignore-cgroups"}}
-	if h.Debian() {
-		plain.args = append(plain.args, "--runtime-flag=network=none") // it would open podman's namespace
-	} else {
-		plain.args = append(plain.args, "--runtime-flag=overlay2=none") // as Lazaret does
+	plain = Side{Name: "plain", Workspace: filepath.Join(h.Dir, name+"-plain"), h: h, args: []string{"--runtime=" + h.Sandbox}}
+	switch {
+	case h.Runc():
+		plain.args = []string{"--runtime=runc"}
+	case h.Debian():
+		plain.args = append(plain.args, "--runtime-flag=ignore-cgroups", "--runtime-flag=network=none") // it would open podman's namespace
+	default:
+		plain.args = append(plain.args, "--runtime-flag=ignore-cgroups", "--runtime-flag=overlay2=none") // as Lazaret does
 	}
 	lazaret = Side{Name: "lazaret", Workspace: filepath.Join(h.Dir, name+"-guarded"), h: h, args: []string{"--runtime=lazaret"}}
 	h.Run("mkdir", plain.Workspace).OK(t)
@@ -61,7 +64,7 @@ func (s Side) Start(t *testing.T, name string, args ...string) {
 }
 
 // execTime is for a whole script inside, on a busy machine.
-const execTime = 35 * time.Minute
+const execTime = 75 * time.Minute
 
 // Exec is podman exec in a container that Start made.
 func (s Side) Exec(name string, args ...string) harness.Result {
