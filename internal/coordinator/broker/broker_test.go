@@ -32,6 +32,7 @@ type place struct {
 	events []audit.Event
 	fails  string // kind that cannot be recorded
 	busy   bool
+	told   chan struct{} // closed when the last done has returned; nil before the first
 }
 
 // record is the store's place.
@@ -44,9 +45,18 @@ func (p *place) record(e audit.Event, done func(error)) {
 	} else {
 		p.events = append(p.events, e)
 	}
-	if done != nil {
-		go done(err)
+	if done == nil {
+		return
 	}
+	before, now := p.told, make(chan struct{})
+	p.told = now
+	go func() { // in the order of the events, as the store's worker
+		if before != nil {
+			<-before
+		}
+		done(err)
+		close(now)
+	}()
 }
 
 func newPlace(t *testing.T) *place {
