@@ -4,14 +4,20 @@ package main
 
 import (
 	"bufio"
+	"crypto/ecdh"
+	"crypto/rand"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -124,6 +130,29 @@ func run(kind string, args []string) (string, error) {
 			}
 		}
 		return "", fmt.Errorf("no nameserver")
+	case "ech": // ADDR OUTER INNER
+		list, err := echConfigs(args[1])
+		if err != nil {
+			return "", err
+		}
+		c, err := tls.DialWithDialer(&net.Dialer{Timeout: limit}, "tcp", args[0], &tls.Config{ServerName: args[2], MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: list})
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = c.Close() }()
+		return talk(c, "hello\n")
+	case "many": // ADDR N: so many connections at one time
+		n, err := strconv.Atoi(args[1])
+		if err != nil {
+			return "", err
+		}
+		return many(args[0], n)
+	case "names": // SERVER SUFFIX N: asks for 0SUFFIX, 1SUFFIX, …
+		n, err := strconv.Atoi(args[2])
+		if err != nil {
+			return "", err
+		}
+		return names(args[0], args[1], n)
 	case "hold": // ADDR: talks once a 100 ms until it ends
 		c, err := net.DialTimeout("tcp", args[0], limit)
 		if err != nil {
@@ -137,6 +166,83 @@ func run(kind string, args []string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("there is no probe %q", kind)
+}
+
+// echConfigs has one made-up key under which the inner name goes.
+func echConfigs(outer string) ([]byte, error) {
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	body := []byte{1, 0, 0x20, 0, 32} // id; DHKEM(X25519, HKDF-SHA256)
+	body = append(body, key.PublicKey().Bytes()...)
+	body = append(body, 0, 4, 0, 1, 0, 1, 64) // HKDF-SHA256, AES-128-GCM; longest name
+	body = append(append(body, byte(len(outer))), outer...)
+	body = append(body, 0, 0) // no extensions
+	config := binary.BigEndian.AppendUint16([]byte{0xfe, 0x0d}, uint16(len(body)))
+	config = append(config, body...)
+	return append(binary.BigEndian.AppendUint16(nil, uint16(len(config))), config...), nil
+}
+
+// many counts the connections that are open together and that answer then.
+func many(to string, n int) (string, error) {
+	conns := make([]net.Conn, n)
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 50)
+	for i := range conns {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			for range 5 { // a full queue of the server's is no refusal
+				c, err := net.DialTimeout("tcp", to, limit)
+				if err == nil {
+					conns[i] = c
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	answered := 0
+	for _, c := range conns {
+		if c == nil {
+			continue
+		}
+		if _, err := talk(c, "hi\n"); err == nil {
+			answered++
+		}
+		_ = c.Close()
+	}
+	return fmt.Sprintf("%d of %d", answered, n), nil
+}
+
+// names counts the names that are answered; who is told to slow down asks again.
+func names(server, suffix string, n int) (string, error) {
+	var answered atomic.Int64
+	var all sync.WaitGroup
+	next := make(chan int)
+	for range 8 {
+		all.Go(func() {
+			for i := range next {
+				q := new(dns.Msg)
+				q.SetQuestion(dns.Fqdn(fmt.Sprintf("%d%s", i, suffix)), dns.TypeA)
+				for range 100 {
+					m, _, err := new(dns.Client).Exchange(q, server)
+					if err == nil && m.Rcode == dns.RcodeSuccess && len(m.Answer) > 0 {
+						answered.Add(1)
+						break
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	return fmt.Sprintf("%d of %d", answered.Load(), n), nil
 }
 
 // talk says something and reads one line.
