@@ -44,7 +44,7 @@ func migrate(db *bbolt.DB, o Options) (from int, err error) {
 	case from > schema:
 		return from, newer(from)
 	case from < schema:
-		o.Log.Info("bring the store to the current schema", "from", from, "to", schema)
+		o.Log.Debug("bring the store to the current schema", "from", from, "to", schema)
 		if err := db.Update(func(tx *bbolt.Tx) error { return migrateTx(tx, o, from) }); err != nil {
 			return from, fmt.Errorf("bring it from schema %d to %d: %w", from, schema, err)
 		}

@@ -39,7 +39,9 @@ func TestNearEmptyEnvironment(t *testing.T) {
 			}
 			call(env, "kill", id, "KILL").OK(t)
 			w.wait(id, specs.StateStopped)
-			call(env, "delete", id).OK(t)
+			// runsc asks the sandbox anew with each verb, and can find it stopped once and
+			// not yet the next time.
+			w.Eventually("it can be deleted", settle, func() bool { return call(env, "delete", id).Code == 0 })
 			call(env, "delete", "--force", id).OK(t)
 			w.nothingRuns()
 		}

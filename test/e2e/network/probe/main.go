@@ -188,7 +188,7 @@ func echConfigs(outer string) ([]byte, error) {
 func many(to string, n int) (string, error) {
 	conns := make([]net.Conn, n)
 	var all sync.WaitGroup
-	slots := make(chan struct{}, 50)
+	slots := make(chan struct{}, 20)
 	for i := range conns {
 		all.Go(func() {
 			slots <- struct{}{}
