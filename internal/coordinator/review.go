@@ -89,7 +89,7 @@ func (c *Coordinator) endReview(ctx context.Context) {
 			tree = gitbranch.Path(c.spec.Domain.Root)
 		}
 		file := review.File(c.spec.Domain.Root, branch)
-		if _, err := os.Lstat(file); err != nil {
+		if !review.Exists(file) {
 			continue
 		}
 		uid, err := c.developer(c.spec.Domain.Workspace)

@@ -155,11 +155,42 @@ func (r *record) save(file string) error {
 	if err != nil {
 		return fmt.Errorf("record the state of %s: %w", r.Tree, err)
 	}
-	return atomicfile.Write(file, data, 0o600, true)
+	if err := atomicfile.Write(file, data, 0o600, true); err != nil {
+		return err
+	}
+	if err := os.Remove(reopened(file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the record before: %w", err)
+	}
+	return nil
+}
+
+// reopened is the name of a record that could not be written anew at a beginning,
+// as on a full disk: it counts as open, whatever it says. The record itself is
+// newer where both are there.
+func reopened(file string) string { return file + ".open" }
+
+// Exists tells whether there is a record.
+func Exists(file string) bool {
+	for _, name := range []string{file, reopened(file)} {
+		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	return false
 }
 
 // load reads a record; ErrNone where there is none.
 func load(file string) (*record, error) {
+	r, err := loadFile(file)
+	if errors.Is(err, ErrNone) {
+		if r, err = loadFile(reopened(file)); err == nil {
+			r.Open = true
+		}
+	}
+	return r, err
+}
+
+func loadFile(file string) (*record, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNone
@@ -235,13 +266,21 @@ func Begin(ctx context.Context, file string, o Options) error {
 			}
 		}
 	}
-	return r.save(file)
+	err = r.save(file)
+	if old != nil && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) {
+		// The agent may be what frees the space: all that differs from the older
+		// baseline counts then. A new name takes no room.
+		if err = os.Rename(file, reopened(file)); errors.Is(err, fs.ErrNotExist) {
+			return nil // it has that name already
+		}
+	}
+	return err
 }
 
 // End notes what has changed since Begin; no error where nothing was begun, or it
 // was ended before.
 func End(ctx context.Context, file string, o Options) error {
-	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+	if !Exists(file) {
 		return nil
 	}
 	unlock, err := lock(ctx, file)
@@ -290,7 +329,7 @@ func (r *record) look(ctx context.Context, o Options) (*Report, *Snapshot, error
 
 // Accept takes a tree as it is for the new baseline, and returns what that accepts.
 func Accept(ctx context.Context, file string, o Options) (*Report, error) {
-	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+	if !Exists(file) {
 		return nil, ErrNone
 	}
 	unlock, err := lock(ctx, file)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lazaret-dev/lazaret/internal/review"
 )
 
@@ -307,6 +309,71 @@ func TestSessions(t *testing.T) {
 	tr.end()
 	tr.end()
 	tr.wants("changed .envrc (shell)")
+}
+
+// On a full disk the older baseline serves on, and nothing of the agent's is missed.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount a small file system")
+	}
+	root := t.TempDir()
+	if err := unix.Mount("lazaret-test", root, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })
+	fill := func() {
+		t.Helper()
+		f, err := os.Create(filepath.Join(root, "filler"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for block := make([]byte, 4096); err == nil; {
+			_, err = f.Write(block)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tr := newTree(t, map[string]string{"Makefile": "all:\n", ".envrc": "x\n"})
+	tr.file = review.File(root, false)
+	fill()
+	if err := review.Begin(t.Context(), tr.file, tr.options()); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("a first baseline: %v", err)
+	}
+	free := func() {
+		t.Helper()
+		if err := os.Remove(filepath.Join(root, "filler")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free()
+	tr.begin()
+	tr.end()
+	tr.wants()
+	tr.write(".envrc", "my own\n")
+	fill()
+	for range 2 { // the second after a SIGKILL
+		tr.begin()
+		tr.write("Makefile", "all: evil\n")
+		tr.wants("changed .envrc (shell)", "changed Makefile (build)")
+	}
+	if err := review.End(t.Context(), tr.file, tr.options()); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("the end: %v", err)
+	}
+	tr.wants("changed .envrc (shell)", "changed Makefile (build)")
+	free()
+	tr.begin()
+	tr.write(".envrc", "x\n")
+	tr.end()
+	tr.wants("changed Makefile (build)")
+	if _, err := review.Accept(t.Context(), tr.file, tr.options()); err != nil {
+		t.Fatal(err)
+	}
+	tr.wants()
+	if all, err := os.ReadDir(filepath.Dir(tr.file)); err != nil || len(all) != 1 {
+		t.Errorf("left %v, %v", all, err)
+	}
 }
 
 // A change that keeps size and times is one all the same.

@@ -39,9 +39,7 @@ func TestNearEmptyEnvironment(t *testing.T) {
 			}
 			call(env, "kill", id, "KILL").OK(t)
 			w.wait(id, specs.StateStopped)
-			// runsc asks the sandbox anew with each verb, and can find it stopped once and
-			// not yet the next time.
-			w.Eventually("it can be deleted", settle, func() bool { return call(env, "delete", id).Code == 0 })
+			w.deletes(func() harness.Result { return call(env, "delete", id) })
 			call(env, "delete", "--force", id).OK(t)
 			w.nothingRuns()
 		}

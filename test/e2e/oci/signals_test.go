@@ -36,7 +36,7 @@ func TestSignalsAndStates(t *testing.T) {
 		default:
 			r.OK(t)
 			w.wait(id, specs.StateStopped)
-			rt("delete", id).OK(t)
+			w.deletes(func() harness.Result { return rt("delete", id) })
 		}
 		w.nothingRuns()
 
@@ -79,7 +79,7 @@ func TestSignalsAndStates(t *testing.T) {
 		if st := w.state(id); st.Status != specs.StateStopped {
 			t.Errorf("state after a second create %+v", st)
 		}
-		rt("delete", id).OK(t)
+		w.deletes(func() harness.Result { return rt("delete", id) })
 		w.nothingRuns()
 	})
 }

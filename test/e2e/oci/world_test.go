@@ -169,6 +169,13 @@ func (w *world) wait(id string, status specs.ContainerState) {
 	})
 }
 
+// deletes deletes a container that is stopped: runsc asks the sandbox anew with each
+// verb, and can find it stopped once and not yet the next time.
+func (w *world) deletes(once func() harness.Result) {
+	w.t.Helper()
+	w.Eventually("the stopped container can be deleted", settle, func() bool { return once().Code == 0 })
+}
+
 // hashOf is the hash of a workspace's domain with the default profile.
 func (w *world) hashOf(ws string) string {
 	w.t.Helper()
