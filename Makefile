@@ -26,7 +26,7 @@ EARLY       := lazaret-runtime lazaret-escalate
 HOST_ARCH := $(shell $(GO) env GOHOSTARCH)
 BIN        = bin$(if $(filter-out $(HOST_ARCH),$(GOARCH)),/$(GOARCH))
 
-FUZZTIME ?= 60s
+FUZZTIME ?= 30s
 TOGETHER ?= 10m
 # Two packages of end-to-end tests at a time; each runs two tests at a time. Those
 # that load the machine by themselves come alone, at the end. The comparison of
