@@ -1,12 +1,11 @@
 package cli
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
-	"path/filepath"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/audit"
 	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/domain"
-	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/store"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -102,14 +100,10 @@ func auditDomain(c *cli.Context) (r resolved, err error) {
 	if !domain.ValidHash(hash) {
 		return r, usageError("--domain: %q is not a domain's hash; lazaret domain prints it", hash)
 	}
-	if r.env, err = hostenv.Detect(hostenv.Host()); err != nil {
+	if r, err = usersSettings(c); err != nil {
 		return r, err
 	}
-	if r.cfg, err = config.Load(configOptions(r.env, "", c.String("config"))); err != nil {
-		return r, err
-	}
-	r.anchor, err = domain.ReadRecord(filepath.Join(r.cfg.General.DataRoot, "domains", hash))
-	if err != nil {
+	if r.anchor, err = recordedDomain(r.cfg.General.DataRoot, hash); err != nil {
 		err = fmt.Errorf("domain %s: %w", hash, err)
 	}
 	return r, err
@@ -428,12 +422,7 @@ func auditShow(c *cli.Context) error {
 	if err := json.Unmarshal(e.Payload, &all); err != nil {
 		return fmt.Errorf("record %s: %w", e.place(), err)
 	}
-	names := make([]string, 0, len(all))
-	for k := range all {
-		names = append(names, k)
-	}
-	slices.SortFunc(names, cmp.Compare[string])
-	for _, k := range names {
+	for _, k := range slices.Sorted(maps.Keys(all)) {
 		var text string
 		if json.Unmarshal(all[k], &text) != nil {
 			text = string(all[k])

@@ -158,6 +158,16 @@ func showJSON(w io.Writer, conf *config.Config, profile string) error {
 	return err
 }
 
+// printInertJSON is printJSON of what may hold names that an agent has made.
+func printInertJSON(w io.Writer, v any) error {
+	var b strings.Builder
+	if err := printJSON(&b, v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, inertJSON(b.String()))
+	return err
+}
+
 // inertJSON escapes what JSON lets pass but a terminal would obey, such as
 // right-to-left overrides. They occur in strings only.
 func inertJSON(s string) string {

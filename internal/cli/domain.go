@@ -2,8 +2,11 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"text/tabwriter"
 
@@ -91,6 +94,38 @@ type resolved struct {
 // resolveDomain finds the domain of a workspace, by the flags --profile and --config.
 func resolveDomain(c *cli.Context, workspace string) (resolved, error) {
 	return resolveProfile(c, workspace, c.String("profile"))
+}
+
+// usersSettings are those that hold for no workspace in particular.
+func usersSettings(c *cli.Context) (r resolved, err error) {
+	if r.env, err = hostenv.Detect(hostenv.Host()); err != nil {
+		return r, err
+	}
+	r.cfg, err = config.Load(configOptions(r.env, "", c.String("config")))
+	return r, err
+}
+
+// recordedDomain reads the record of the domain with a hash.
+func recordedDomain(dataRoot, hash string) (domain.Anchor, error) {
+	return domain.ReadRecord(filepath.Join(dataRoot, "domains", hash))
+}
+
+// knownDomains are those with a record in the data root.
+func knownDomains(dataRoot string) (all []domain.Anchor, err error) {
+	entries, err := os.ReadDir(filepath.Join(dataRoot, "domains"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for domains: %w", err)
+	}
+	for _, e := range entries {
+		if !domain.ValidHash(e.Name()) {
+			continue
+		}
+		// Without one it is half made, or not ours to judge: lazaret doctor tells.
+		if a, err := recordedDomain(dataRoot, e.Name()); err == nil {
+			all = append(all, a)
+		}
+	}
+	return all, nil
 }
 
 // resolveProfile is resolveDomain for the profile of that name, "" for the default

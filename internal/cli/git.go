@@ -17,7 +17,6 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/domain"
 	"github.com/lazaret-dev/lazaret/internal/gitbranch"
 	"github.com/lazaret-dev/lazaret/internal/gitsentry/gitexport"
-	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/hostgit"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -122,7 +121,7 @@ func gitDomain(c *cli.Context, path string) (resolved, error) {
 	// In the agent's worktree it is the workspace that this belongs to.
 	if rel, err := filepath.Rel(filepath.Join(realPath(a.cfg.General.DataRoot), "domains"), a.dir); err == nil && filepath.IsLocal(rel) {
 		hash, rest, _ := strings.Cut(rel, "/")
-		if own, err := domain.ReadRecord(filepath.Join(a.cfg.General.DataRoot, "domains", hash)); err == nil && (rest == "worktree" || strings.HasPrefix(rest, "worktree/")) {
+		if own, err := recordedDomain(a.cfg.General.DataRoot, hash); err == nil && (rest == "worktree" || strings.HasPrefix(rest, "worktree/")) {
 			if err := c.Set("profile", own.Profile); err != nil {
 				return resolved{}, err
 			}
@@ -143,13 +142,11 @@ func askedFor(c *cli.Context, path string) (a asked, err error) {
 	if a.dir, err = domain.Canonical(path); err != nil {
 		return a, err
 	}
-	env, err := hostenv.Detect(hostenv.Host())
+	r, err := usersSettings(c)
 	if err != nil {
 		return a, err
 	}
-	if a.cfg, err = config.Load(configOptions(env, "", c.String("config"))); err != nil {
-		return a, err
-	}
+	a.cfg = r.cfg
 	if a.profile = c.String("profile"); a.profile == "" {
 		a.profile = a.cfg.General.DefaultProfile
 	}

@@ -82,14 +82,15 @@ func openLog(path string) (*os.File, error) {
 // past prints the last n lines, all for 0, of a log and what it was before it grew
 // too large. It reports whether there was a log.
 func (l *logPrinter) past(path string, n int) (found bool, err error) {
-	ext := filepath.Ext(path)
-	old, err := filepath.Glob(strings.TrimSuffix(path, ext) + "-*" + ext) // named by time
+	dir, base := filepath.Split(path)
+	ext := filepath.Ext(base)
+	names, err := fs.Glob(os.DirFS(dir), strings.TrimSuffix(base, ext)+"-*"+ext) // named by time, and in that order
 	if err != nil {
 		return false, err
 	}
-	slices.Sort(old)
 	last := []string{}
-	for _, name := range append(old, path) {
+	for _, name := range append(names, base) {
+		name = filepath.Join(dir, name)
 		f, err := openLog(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

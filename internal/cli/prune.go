@@ -13,7 +13,6 @@ import (
 
 	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/domain"
-	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/stateanchor"
 	"github.com/lazaret-dev/lazaret/internal/stateanchor/tree"
 )
@@ -44,15 +43,11 @@ type leftover struct {
 }
 
 func runPrune(c *cli.Context) error {
-	env, err := hostenv.Detect(hostenv.Host())
+	r, err := usersSettings(c)
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Load(configOptions(env, "", c.String("config")))
-	if err != nil {
-		return err
-	}
-	found, unfinished, err := leftovers(resolved{env: env, cfg: cfg})
+	found, unfinished, err := leftovers(r)
 	if err != nil {
 		return err
 	}
@@ -60,7 +55,7 @@ func runPrune(c *cli.Context) error {
 		_, err := fmt.Fprintln(c.App.Writer, "nothing to remove: every domain's workspace is there")
 		return err
 	}
-	if outsideUserNamespace(resolved{env: env}) {
+	if outsideUserNamespace(r) {
 		return inUserNamespace(c)
 	}
 	if !c.Bool("dry-run") {

@@ -141,12 +141,7 @@ func printReviewJSON(w io.Writer, v *reviewView) error {
 			}
 		}
 	}
-	var b strings.Builder
-	if err := printJSON(&b, v); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, inertJSON(b.String()))
-	return err
+	return printInertJSON(w, v)
 }
 
 func printReview(w io.Writer, v *reviewView, accepted bool) error {

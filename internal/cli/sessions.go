@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,7 +15,6 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/audit"
 	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/domain"
-	"github.com/lazaret-dev/lazaret/internal/hostenv"
 )
 
 func sessionsCommand() *cli.Command {
@@ -60,22 +55,18 @@ const (
 )
 
 func runSessions(c *cli.Context) error {
-	env, err := hostenv.Detect(hostenv.Host())
+	r, err := usersSettings(c)
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Load(configOptions(env, "", c.String("config")))
-	if err != nil {
-		return err
-	}
-	v, err := liveDomains(cfg.General.ControlDir)
+	v, err := liveDomains(r.cfg.General.ControlDir)
 	if err != nil {
 		return err
 	}
 	all := liveSessions(v)
 	var failed error
 	if !c.Bool("live") {
-		past, err := pastSessions(resolved{env: env, cfg: cfg}, all)
+		past, err := pastSessions(r, all)
 		failed = err
 		if n := c.Int("last"); n > 0 {
 			past = past[max(0, len(past)-n):]
@@ -85,10 +76,7 @@ func runSessions(c *cli.Context) error {
 	slices.SortStableFunc(all, func(a, b sessionView) int { return a.Began.Compare(b.Began) })
 	switch {
 	case c.Bool("json"):
-		var b strings.Builder
-		if err = printJSON(&b, map[string]any{"sessions": all}); err == nil {
-			_, err = io.WriteString(c.App.Writer, inertJSON(b.String()))
-		}
+		err = printInertJSON(c.App.Writer, map[string]any{"sessions": all})
 	case len(all) == 0 && c.Bool("live"):
 		err = nothing(c, "no session lives")
 	case len(all) == 0:
@@ -105,23 +93,16 @@ func runSessions(c *cli.Context) error {
 // pastSessions are those that the records of all domains tell of, but for those that
 // live, oldest first. Domains that cannot be read are in the error.
 func pastSessions(r resolved, live []sessionView) ([]sessionView, error) {
-	dir := filepath.Join(r.cfg.General.DataRoot, "domains")
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("look for domains: %w", err)
+	anchors, err := knownDomains(r.cfg.General.DataRoot)
+	if err != nil {
+		return nil, err
 	}
 	var all []sessionView
 	var errs []error
-	for _, e := range entries {
-		if !domain.ValidHash(e.Name()) {
-			continue
-		}
-		if r.anchor, err = domain.ReadRecord(filepath.Join(dir, e.Name())); err != nil {
-			continue // half made, or not ours to judge: lazaret doctor tells
-		}
+	for _, r.anchor = range anchors {
 		past, err := sessionsOf(r.anchor, entriesOf(auditPager(r), audit.Main))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("sessions of domain %s: %w", e.Name(), err))
+			errs = append(errs, fmt.Errorf("sessions of domain %s: %w", r.anchor.Hash, err))
 		}
 		all = append(all, past...)
 	}

@@ -15,8 +15,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/lazaret-dev/lazaret/internal/config"
-	"github.com/lazaret-dev/lazaret/internal/domain"
-	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/review"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -75,18 +73,14 @@ func runStatus(c *cli.Context) error {
 	if c.NArg() > 0 {
 		return usageError("status takes no arguments")
 	}
-	env, err := hostenv.Detect(hostenv.Host())
-	if err != nil {
-		return err
-	}
-	cfg, err := config.Load(configOptions(env, "", ""))
+	r, err := usersSettings(c)
 	if err != nil {
 		return err
 	}
 	if c.Bool("watch") {
-		return watchStatus(c, cfg)
+		return watchStatus(c, r.cfg)
 	}
-	v, err := wholeStatus(c.Context, cfg)
+	v, err := wholeStatus(c.Context, r.cfg)
 	if err != nil {
 		return err
 	}
@@ -183,23 +177,17 @@ func diskUse(ctx context.Context, dir string) (bytes int64) {
 // waitingReviews looks through the domains that are not live.
 func waitingReviews(dataRoot string, live map[string]bool) ([]reviewStatus, error) {
 	out := []reviewStatus{}
-	dir := filepath.Join(dataRoot, "domains")
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return out, fmt.Errorf("look for domains: %w", err)
+	anchors, err := knownDomains(dataRoot)
+	if err != nil {
+		return out, err
 	}
-	for _, e := range entries {
-		if !domain.ValidHash(e.Name()) || live[e.Name()] {
+	for _, a := range anchors {
+		if live[a.Hash] {
 			continue
-		}
-		root := filepath.Join(dir, e.Name())
-		a, err := domain.ReadRecord(root)
-		if err != nil {
-			continue // half made, or not ours to judge: lazaret doctor tells
 		}
 		n := 0
 		for _, branch := range []bool{false, true} {
-			if more, err := review.Pending(review.File(root, branch)); err == nil { // lazaret review tells of a damaged one
+			if more, err := review.Pending(review.File(a.Root, branch)); err == nil { // lazaret review tells of a damaged one
 				n += more
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -13,7 +12,6 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/console"
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/domain"
-	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
@@ -50,15 +48,11 @@ func namedDomain(c *cli.Context) (resolved, error) {
 		}
 		return usedDomain(c, arg)
 	}
-	a, err := askedFor(c, "/")
+	r, err := usersSettings(c)
 	if err != nil {
-		return resolved{}, err
-	}
-	r := resolved{cfg: a.cfg}
-	if r.env, err = hostenv.Detect(hostenv.Host()); err != nil {
 		return r, err
 	}
-	r.anchor, err = domain.ReadRecord(filepath.Join(a.cfg.General.DataRoot, "domains", arg))
+	r.anchor, err = recordedDomain(r.cfg.General.DataRoot, arg)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("there is no domain %s: lazaret status lists those in use", arg)
 	}
@@ -73,10 +67,7 @@ func runStop(c *cli.Context) error {
 		if c.NArg() > 0 {
 			return usageError("stop --all takes no argument")
 		}
-		if r.env, err = hostenv.Detect(hostenv.Host()); err != nil {
-			return err
-		}
-		if r.cfg, err = config.Load(configOptions(r.env, "", c.String("config"))); err != nil {
+		if r, err = usersSettings(c); err != nil {
 			return err
 		}
 		if all, err = usedDomains(r); err != nil {
@@ -140,7 +131,7 @@ func usedDomains(r resolved) ([]domain.Anchor, error) {
 			continue
 		}
 		seen[hash] = true
-		if a, err := domain.ReadRecord(filepath.Join(r.cfg.General.DataRoot, "domains", hash)); err == nil {
+		if a, err := recordedDomain(r.cfg.General.DataRoot, hash); err == nil {
 			all = append(all, a)
 		}
 	}

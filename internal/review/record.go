@@ -27,8 +27,6 @@ const (
 	version = 1
 	// maxRecord bounds a record that is read, in bytes.
 	maxRecord = 256 << 20
-	// lockPause is between two looks whether somebody else is done with the record.
-	lockPause = 5 * time.Millisecond
 )
 
 // ErrNone means that no session has had the working tree yet.
@@ -73,28 +71,6 @@ type Report struct {
 	Incomplete string `json:"incomplete,omitempty"`
 	// Unread are directories that could not be looked into.
 	Unread []string `json:"unread,omitempty"`
-}
-
-// lock takes the lock of a record's directory, which is made where it is missing.
-func lock(ctx context.Context, file string) (unlock func(), err error) {
-	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = d.Close() }, nil // and with it the lock
-		}
-		if ctx.Err() != nil || !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, cmp.Or(ctx.Err(), err)), d.Close())
-		}
-		time.Sleep(lockPause)
-	}
 }
 
 // encode makes a path fit for JSON: bytes that are no UTF-8 would be lost. No path
@@ -234,7 +210,7 @@ func parse(data []byte) (*record, error) {
 // changed, and nobody has accepted, stays known as changed. It must have returned
 // before the agent can write.
 func Begin(ctx context.Context, file string, o Options) error {
-	unlock, err := lock(ctx, file)
+	unlock, err := atomicfile.LockDirContext(ctx, filepath.Dir(file))
 	if err != nil {
 		return err
 	}
@@ -283,7 +259,7 @@ func End(ctx context.Context, file string, o Options) error {
 	if !Exists(file) {
 		return nil
 	}
-	unlock, err := lock(ctx, file)
+	unlock, err := atomicfile.LockDirContext(ctx, filepath.Dir(file))
 	if err != nil {
 		return err
 	}
@@ -332,7 +308,7 @@ func Accept(ctx context.Context, file string, o Options) (*Report, error) {
 	if !Exists(file) {
 		return nil, ErrNone
 	}
-	unlock, err := lock(ctx, file)
+	unlock, err := atomicfile.LockDirContext(ctx, filepath.Dir(file))
 	if err != nil {
 		return nil, err
 	}

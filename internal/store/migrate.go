@@ -98,30 +98,18 @@ const (
 func oldFiles(root string) (map[string]string, []string) {
 	chain := map[string]string{}
 	var all []string
-	older, err := filepath.Glob(filepath.Join(globQuote(root), oldNetworks)) // in the order of their times
+	older, err := fs.Glob(os.DirFS(root), oldNetworks) // in the order of their times
 	if err != nil {
 		older = nil // only for a bad pattern
 	}
-	for _, path := range append(older, filepath.Join(root, oldNetwork)) {
+	for _, name := range append(older, oldNetwork) {
+		path := filepath.Join(root, name)
 		chain[path] = audit.Egress
 		all = append(all, path)
 	}
 	path := filepath.Join(root, oldEscalations)
 	chain[path] = audit.Main
 	return chain, append(all, path)
-}
-
-// globQuote makes a path a pattern for itself alone.
-func globQuote(path string) string {
-	var out []rune
-	for _, r := range path {
-		switch r {
-		case '*', '?', '[', '\\':
-			out = append(out, '\\')
-		}
-		out = append(out, r)
-	}
-	return string(out)
 }
 
 // fromFiles makes the buckets, and takes the lines of the old files over as they
