@@ -6,7 +6,6 @@ package nsutil
 import (
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,15 +18,14 @@ func New() (*os.File, error) {
 		err error
 	}
 	done := make(chan result)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+	Thread(func() {
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		var f *os.File
 		if err == nil {
 			f, err = os.Open("/proc/thread-self/ns/net")
 		}
 		done <- result{f, err}
-	}()
+	})
 	r := <-done
 	if r.err != nil {
 		return nil, fmt.Errorf("make a network namespace: %w", r.err)
@@ -39,13 +37,12 @@ func New() (*os.File, error) {
 // runs elsewhere.
 func Do(ns *os.File, f func() error) error {
 	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // likewise
+	Thread(func() {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 			done <- fmt.Errorf("enter network namespace %s: %w", ns.Name(), err)
 			return
 		}
 		done <- f()
-	}()
+	})
 	return <-done
 }

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -116,11 +115,9 @@ func (d driver) start(ctx context.Context, path string, o Options, ns *os.File) 
 		defer func() { _ = ready.Close() }() // only read
 	}
 	started := make(chan error, 1)
-	go func() {
+	nsutil.Thread(func() {
 		defer close(u.done)
-		// PDEATHSIG comes at the end of the thread that forked, so this one waits, and
-		// ends then, as it has mounts of its own.
-		runtime.LockOSThread()
+		// PDEATHSIG comes at the end of the thread that forked, so this one waits.
 		at := filepath.Join(o.Dir, "netns")
 		err := ownMounts(ns, at)
 		var p *os.Process
@@ -138,7 +135,7 @@ func (d driver) start(ctx context.Context, path string, o Options, ns *os.File) 
 		if err == nil {
 			_, _ = p.Wait() // it has ended, however that went
 		}
-	}()
+	})
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}

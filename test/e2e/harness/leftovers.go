@@ -27,6 +27,7 @@ func (h *Harness) AssertNothingLeft() {
 	}
 	if len(left) > 0 {
 		h.t.Errorf("left behind:\n\t%s", strings.Join(left, "\n\t"))
+		h.report()
 	}
 }
 
