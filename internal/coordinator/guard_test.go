@@ -203,7 +203,7 @@ func TestGuardsEnd(t *testing.T) {
 		must(t, err)
 		began := time.Now()
 		g.stop()
-		if took := time.Since(began); !g.ended() || took < guardStop || took > 2*guardStop {
+		if took := time.Since(began); !g.ended() || took < guardStop || took > 15*guardStop {
 			t.Errorf("after %s: ended %v", took, g.ended())
 		}
 	})
@@ -292,7 +292,7 @@ func TestServeGuardOptions(t *testing.T) {
 			<-t.Context().Done()
 			return nil
 		})
-		if err == nil || time.Since(began) > 2*guardStop {
+		if err == nil || time.Since(began) > 15*guardStop {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})

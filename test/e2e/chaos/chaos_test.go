@@ -28,7 +28,7 @@ const (
 	// for a monitor that will never answer.
 	clientTime = 15 * time.Second
 	// settle is for what goes away by itself, but later.
-	settle = 10 * time.Second
+	settle = time.Minute
 	// maxBadRounds ends a run that shows nothing new any more.
 	maxBadRounds = 5
 )

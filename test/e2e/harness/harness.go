@@ -65,8 +65,11 @@ type Harness struct {
 }
 
 const (
-	commandTime = 2 * time.Minute
-	settleTime  = 10 * time.Second // for teardown, which is asynchronous
+	commandTime = 5 * time.Minute
+	settleTime  = time.Minute // for teardown, which is asynchronous
+	// slack is what deadlines are multiplied with: they are for what hangs, and the
+	// machine may have much else to do.
+	slack = 4
 )
 
 // New makes a place for t, with Lazaret registered in it as a user would do it.
@@ -405,13 +408,14 @@ func DomainHash(profile, workspace string) (string, error) {
 // ControlSocket is where the coordinator of a domain listens by default.
 func ControlSocket(hash string) string { return "/tmp/lazaret_coord_" + hash + ".sock" }
 
-// Eventually polls ok until it holds, and fails the test after the time given.
+// Eventually polls ok until it holds, and fails the test after the time given, which
+// is one for a machine that has nothing else to do.
 func (h *Harness) Eventually(what string, within time.Duration, ok func() bool) {
 	h.t.Helper()
-	deadline := time.Now().Add(within)
+	deadline := time.Now().Add(slack * within)
 	for !ok() {
 		if time.Now().After(deadline) {
-			h.t.Fatalf("after %s still not: %s", within, what)
+			h.t.Fatalf("after %s still not: %s", slack*within, what)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

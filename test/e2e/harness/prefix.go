@@ -75,7 +75,7 @@ func Main(m *testing.M) int {
 		return code
 	}
 	dir := prefix.dir
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(settleTime)
 	left := running(dir)
 	for len(left) > 0 && time.Now().Before(deadline) {
 		time.Sleep(100 * time.Millisecond)

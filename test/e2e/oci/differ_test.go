@@ -11,7 +11,7 @@ import (
 	"github.com/lazaret-dev/lazaret/test/e2e/harness"
 )
 
-const settle = 10 * time.Second
+const settle = time.Minute
 
 // same is what must be equal of two calls: all but what tells the one container
 // from the other.

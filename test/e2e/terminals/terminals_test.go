@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-const patience = 15 * time.Second
+const patience = time.Minute
 
 // Case "podman exec -it": the terminal's size follows, Ctrl-C, Ctrl-Z and fg work,
 // Ctrl-P Ctrl-Q detaches and attach comes back, at run and at exec alike. Older
