@@ -2,6 +2,7 @@ package stateanchor
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -96,6 +97,30 @@ func TestLayersAreJoinedAsTheEngineHasThem(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestDockersLayerOfAContainerIsNotTheImages(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	dir := t.TempDir()
+	for _, d := range []string{"one/merged", "one/diff", "one/work", "one-init/diff", "image/diff"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merged := filepath.Join(dir, "one/merged")
+	options := fmt.Sprintf("lowerdir=%[1]s/one-init/diff:%[1]s/image/diff,upperdir=%[1]s/one/diff,workdir=%[1]s/one/work", dir)
+	if inUserNamespace() {
+		options += ",userxattr"
+	}
+	if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(merged, unix.MNT_DETACH) }() // with the namespace at the latest
+	if got, err := Layers(merged, ""); err != nil || !slices.Equal(got, []string{filepath.Join(dir, "image/diff")}) {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 

@@ -65,6 +65,11 @@ func Layers(rootfs, tree string) ([]string, error) {
 			return nil, fmt.Errorf("find the image's layers: %w", err)
 		}
 	}
+	// docker puts a layer of each container's own between, with empty files where it
+	// mounts its own (hosts, resolv.conf): moby's overlay2, <id>-init beside <id>.
+	if len(lower) > 1 && lower[0] == filepath.Join(filepath.Dir(real)+"-init", "diff") {
+		lower = lower[1:]
+	}
 	return lower, nil
 }
 

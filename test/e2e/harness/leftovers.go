@@ -12,9 +12,11 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lazaret-dev/lazaret/internal/mountinfo"
 )
 
-// AssertNothingLeft fails the test if, ten seconds after now at the latest,
+// AssertNothingLeft fails the test if, a minute after now at the latest,
 // anything of Lazaret's or runsc's is still there. Containers that run are the
 // test's to remove before.
 func (h *Harness) AssertNothingLeft() {
@@ -46,6 +48,7 @@ func (h *Harness) Leftovers() []string {
 	// on themselves.
 	nullNet, netns := filepath.Join(h.Runtime, "runsc/null-netns"), filepath.Join(h.Runtime, "netns")
 	others := []string{nullNet, netns, h.overlayHome()}
+	others = append(others, h.hostMounts()...)
 	// What each runsc program can do, asked once until the next boot.
 	features := filepath.Join(h.Runtime, "lazaret/runsc") + "/"
 	for _, mp := range h.mountPoints() {
@@ -148,6 +151,23 @@ func stubs(ws string) []string {
 		left = append(left, "stub "+path)
 	}
 	return left
+}
+
+// hostMounts are those of the host that podman's namespace is told of, such as
+// another engine's. An ordinary user's programs make none there.
+func (h *Harness) hostMounts() []string {
+	if h.root != nil {
+		return nil
+	}
+	all, err := mountinfo.All()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var mps []string
+	for _, m := range all {
+		mps = append(mps, m.Point)
+	}
+	return mps
 }
 
 // mountPoints lists those of podman's namespace, sorted.
