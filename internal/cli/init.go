@@ -20,12 +20,16 @@ import (
 func initCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "init",
-		Usage: "register lazaret as a runtime of podman",
+		Usage: "register lazaret as a runtime of podman or another engine",
 		Description: "Writes a drop-in for containers.conf(5) that names lazaret-runtime and adds lazaret to\n" +
 			"the lists of runtimes that answer in JSON and that can do without cgroups, on top of what\n" +
-			"those lists hold already. A drop-in that was changed by hand is left alone.",
+			"those lists hold already. A drop-in that was changed by hand is left alone.\n\n" +
+			"--engine registers it with docker (daemon.json), containerd (config.toml) or CRI-O\n" +
+			"(a drop-in) instead, for the whole machine; what else their files hold stays.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "scope", Usage: "whose podman: `user|system`; root means system if not told otherwise, others user"},
+			&cli.StringFlag{Name: "engine", Usage: "`ENGINE` to register with: podman|docker|containerd|crio", Value: "podman"},
+			&cli.PathFlag{Name: "engine-config", Usage: "the engine's configuration `FILE`, where it is not docker's, containerd's or CRI-O's default", TakesFile: true},
 			&cli.PathFlag{Name: "runtime-path", Usage: "`FILE` to register; beside lazaret if not given", TakesFile: true},
 			&cli.StringFlag{Name: "podman-version", Usage: "write for podman `VERSION`, not for the installed one"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show the change and touch nothing", DisableDefaultText: true},
@@ -50,18 +54,24 @@ func runInit(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	change, err := install.Plan(c.Context, install.Host{
-		Layout:     podmanLayout(env, true),
-		UID:        env.UID,
-		Executable: os.Executable,
-		Podman:     podmanVersion,
-	}, install.Options{
+	engine := install.Engine(c.String("engine"))
+	if engine == install.Podman && c.IsSet("engine-config") {
+		return usageError("lazaret init: --engine-config is for another --engine than podman")
+	}
+	host := install.Host{Layout: podmanLayout(env, true), UID: env.UID, Executable: os.Executable, Podman: podmanVersion}
+	options := install.Options{
 		Scope:         scope,
 		RuntimePath:   c.Path("runtime-path"),
 		PodmanVersion: c.String("podman-version"),
 		Uninstall:     c.Bool("uninstall"),
 		Force:         c.Bool("force"),
-	})
+	}
+	var change *install.Change
+	if engine == install.Podman {
+		change, err = install.Plan(c.Context, host, options)
+	} else {
+		change, err = install.PlanEngine(host, engine, c.Path("engine-config"), options)
+	}
 	if err != nil {
 		return err
 	}
@@ -83,15 +93,24 @@ func runInit(c *cli.Context) error {
 	switch change.Action {
 	case install.Keep:
 		if c.Bool("uninstall") {
-			p.printf("nothing to remove: %s does not exist\n", change.Path)
+			p.printf("nothing to remove: %s has nothing of lazaret's\n", change.Path)
 			return p.err
 		}
 		p.printf("already registered: %s\n", change.Path)
 	case install.Remove:
 		p.printf("removed %s\n", change.Path)
-		return p.err
 	default:
-		p.printf("registered %s with podman (%s): %s\n", change.Runtime, change.Scope, change.Path)
+		if c.Bool("uninstall") {
+			p.printf("took lazaret out of %s\n", change.Path)
+		} else {
+			p.printf("registered %s with %s (%s): %s\n", change.Runtime, engine, change.Scope, change.Path)
+		}
+	}
+	if r := engine.Reload(); r != "" && change.Action != install.Keep {
+		p.printf("tell the engine:    %s\n", r)
+	}
+	if c.Bool("uninstall") {
+		return p.err
 	}
 	problems, err := change.Verify()
 	if err != nil {
@@ -101,7 +120,12 @@ func runInit(c *cli.Context) error {
 		_, _ = fmt.Fprintf(c.App.ErrWriter, "lazaret: warning: %s\n", m) // a warning only
 	}
 	p.printf("\ncheck the machine:  lazaret doctor\n")
-	p.printf("try it:             podman run --rm -it --runtime=lazaret -v \"$PWD:/workspace\" IMAGE bash\n")
+	switch engine {
+	case install.Podman, install.Docker:
+		p.printf("try it:             %s run --rm -it --runtime=lazaret -v \"$PWD:/workspace\" IMAGE bash\n", engine)
+	case install.Containerd:
+		p.printf("try it:             ctr run --rm -t --runc-binary %s IMAGE NAME sh\n", change.Runtime)
+	}
 	if example := exampleConfig(change.Runtime); example != "" {
 		p.printf("configuration:      copy what you need of %s to %s\n", example, configPath(env))
 	}

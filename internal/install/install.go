@@ -1,4 +1,4 @@
-// Package install owns the registration of Lazaret with podman: what lazaret
+// Package install owns the registration of Lazaret with the engines: what lazaret
 // init writes, what it leaves alone and how it takes it back.
 package install
 
@@ -62,6 +62,7 @@ const (
 // Change is the work found by Plan. Nothing is touched before Apply.
 type Change struct {
 	Scope         Scope
+	Engine        Engine // "" for podman
 	Path          string // of the drop-in
 	Action        Action
 	Before, After []byte // nil where there is no file
@@ -271,6 +272,9 @@ func (c *Change) Apply() (backup string, err error) {
 }
 
 func (c *Change) explain(what string, err error) error {
+	if errors.Is(err, fs.ErrPermission) && c.Engine != "" {
+		return fmt.Errorf("%s: %w: run it with sudo", what, err)
+	}
 	if errors.Is(err, fs.ErrPermission) && c.Scope == System {
 		return fmt.Errorf("%s: %w: run it with sudo, or use --scope user", what, err)
 	}
@@ -299,8 +303,12 @@ func keepCopy(path string) (string, error) {
 }
 
 // Verify reads podman's configuration back and tells what still stands between
-// it and Lazaret; nothing when podman sees what was written.
+// it and Lazaret; nothing when podman sees what was written. Other engines are not
+// asked.
 func (c *Change) Verify() ([]string, error) {
+	if c.Engine != "" {
+		return nil, nil
+	}
 	files, err := c.layout.Files("")
 	if err != nil {
 		return nil, err

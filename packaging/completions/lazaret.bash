@@ -64,6 +64,14 @@ _lazaret() {
             mapfile -t COMPREPLY < <(compgen -W 'user system' -- "$cur")
             return
             ;;
+        'init --engine')
+            return
+            ;;
+        'init --engine-config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
         'init --runtime-path')
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -514,7 +522,7 @@ _lazaret() {
             ;;
         'init')
             if [[ $cur == -* ]]; then
-                words='--scope --runtime-path --podman-version --dry-run --uninstall --force --help -h'
+                words='--scope --engine --engine-config --runtime-path --podman-version --dry-run --uninstall --force --help -h'
             else
                 words=''
             fi

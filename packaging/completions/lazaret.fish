@@ -101,7 +101,7 @@ function __lazaret_at --description 'test which command the words typed so far n
 end
 
 complete -c lazaret -f
-complete -c lazaret -n '__lazaret_at \'\'' -a init -d 'register lazaret as a runtime of podman'
+complete -c lazaret -n '__lazaret_at \'\'' -a init -d 'register lazaret as a runtime of podman or another engine'
 complete -c lazaret -n '__lazaret_at \'\'' -a run -d 'run an agent in the sandbox of the current directory'
 complete -c lazaret -n '__lazaret_at \'\'' -a doctor -d 'check whether this machine can run sandboxes'
 complete -c lazaret -n '__lazaret_at \'\'' -a status -d 'show the domains in use, their containers and sessions'
@@ -123,6 +123,8 @@ complete -c lazaret -n '__lazaret_at \'\'' -a help -d 'show the help of a comman
 complete -c lazaret -n '__lazaret_at \'\'' -l version -d 'print version and commit'
 complete -c lazaret -n '__lazaret_at \'\'' -l help -s h -d 'show help'
 complete -c lazaret -n '__lazaret_at \'init\'' -l scope -x -a 'user system' -d 'whose podman: user|system; root means system if not told otherwise, others user'
+complete -c lazaret -n '__lazaret_at \'init\'' -l engine -x -d 'ENGINE to register with: podman|docker|containerd|crio'
+complete -c lazaret -n '__lazaret_at \'init\'' -l engine-config -r -F -d 'the engine\'s configuration FILE, where it is not docker\'s, containerd\'s or CRI-O\'s default'
 complete -c lazaret -n '__lazaret_at \'init\'' -l runtime-path -r -F -d 'FILE to register; beside lazaret if not given'
 complete -c lazaret -n '__lazaret_at \'init\'' -l podman-version -x -d 'write for podman VERSION, not for the installed one'
 complete -c lazaret -n '__lazaret_at \'init\'' -l dry-run -d 'show the change and touch nothing'

@@ -55,6 +55,8 @@ _lazaret() {
     done
     case "$cmd $prev" in
         'init --scope') compadd -- user system; return ;;
+        'init --engine') _message 'ENGINE'; return ;;
+        'init --engine-config') _files; return ;;
         'init --runtime-path') _files; return ;;
         'init --podman-version') _message 'VERSION'; return ;;
         'run --image') _message 'IMAGE'; return ;;
@@ -173,7 +175,7 @@ _lazaret() {
                 '-h:show help'
             )
             items=(
-                'init:register lazaret as a runtime of podman'
+                'init:register lazaret as a runtime of podman or another engine'
                 'run:run an agent in the sandbox of the current directory'
                 'doctor:check whether this machine can run sandboxes'
                 'status:show the domains in use, their containers and sessions'
@@ -197,6 +199,8 @@ _lazaret() {
         'init')
             flags=(
                 '--scope:whose podman: user|system; root means system if not told otherwise, others user'
+                '--engine:ENGINE to register with: podman|docker|containerd|crio'
+                '--engine-config:the engine'\''s configuration FILE, where it is not docker'\''s, containerd'\''s or CRI-O'\''s default'
                 '--runtime-path:FILE to register; beside lazaret if not given'
                 '--podman-version:write for podman VERSION, not for the installed one'
                 '--dry-run:show the change and touch nothing'
