@@ -70,6 +70,21 @@ func TestEveryWayLeadsThroughTheGuard(t *testing.T) {
 	})
 }
 
+// With a shell's usual limit of open files the agent can have more open than that,
+// in a tree that is larger still.
+func TestManyFilesOpen(t *testing.T) {
+	h := harness.New(t, harness.Options{CommandTime: 10 * time.Minute})
+	ws := h.Workspace()
+	h.Sh(ws, `for d in $(seq 10); do mkdir many$d; (cd many$d; for f in $(seq 200); do echo $d $f >$f; done); done`).OK(t)
+	got := h.Sh(ws, `ulimit -Sn 1024 && exec podman "$@"`, append(h.LazaretArgs(ws), "-w", "/workspace", harness.Debian, "perl", "-e", `
+		for (glob "many*/*") { open my $f, "+<", $_ or die "$_: $! with ".@open." open"; push @open, [$_, $f] }
+		for (@open) { my ($name, $f) = @$_; $name =~ s,many(\d+)/,$1 ,; <$f> eq "$name\n" or die "$name: $!" }
+		print scalar @open`)...).OK(t)
+	if got != "2000" {
+		t.Errorf("%s files are open, want 2000", got)
+	}
+}
+
 // An agent that changes a directory for a link, again and again, does not lead
 // another container's mount of it anywhere.
 func TestSwappedSource(t *testing.T) {

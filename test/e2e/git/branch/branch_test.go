@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lazaret-dev/lazaret/test/e2e/harness"
 )
@@ -130,6 +131,68 @@ func TestBranch(t *testing.T) {
 			}
 		})
 	})
+}
+
+// Every kind of repository gives the agent a branch that can be worked on, and stays
+// as it is; with git = "sentry" the agent works in the repository itself.
+func TestEachKind(t *testing.T) {
+	h := harness.New(t, harness.Options{CommandTime: 10 * time.Minute, Config: "[profiles.default]\ngit = \"branch\"\n[profiles.itself]\ngit = \"sentry\"\n"})
+	for _, tt := range []struct {
+		name, script string
+		inside, want string // a script before the agent's commit, and what it says
+	}{
+		{
+			"detached HEAD", `git checkout -q --detach; git commit -q --allow-empty -m aside`,
+			`git log -1 --format=%s`, "aside",
+		},
+		{
+			"shallow", `git commit -q --allow-empty -m third; git clone -q --depth=1 "file://$PWD" ../s; rm -rf .git; mv ../s/.git .; rm -r ../s; git config user.name d; git config user.email d@example.test`,
+			`git log --format=%s; git rev-parse --is-shallow-repository`, "third\ntrue",
+		},
+		{
+			"sparse", `mkdir out; echo x >out/x; git add out; git commit -q -m out; git sparse-checkout set src`,
+			`ls; git sparse-checkout list`, "README\nsrc\nsrc",
+		},
+		{
+			"large files", `echo '*.bin filter=lfs diff=lfs merge=lfs -text' >.gitattributes; printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 5\n' 0 >x.bin; git add .; git commit -q -m large`,
+			`head -1 x.bin`, "version https://git-lfs.github.com/spec/v1",
+		},
+		{
+			"submodules", `git clone -q . ../sub; git -c protocol.file.allow=always submodule --quiet add "file://$PWD/../sub" sub; git commit -q -m sub`,
+			`ls -A sub; git submodule status | cut -c1`, "-",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ws := h.Workspace()
+			h.Sh(ws, tt.script).OK(t)
+			const seen = `cat .git/HEAD .git/config; git for-each-ref refs/heads/main; git ls-files -s; git status --porcelain; find . -path ./.git -prune -o -print | sort`
+			before := h.Sh(ws, seen).OK(t)
+			args := append(h.LazaretArgs(ws), "-w", "/workspace", "-e", "HOME=/tmp", harness.Debian, "sh", "-ec",
+				tt.inside+`; git status --porcelain; echo agent >src/agent; git add src; git commit -q -m agent; git fsck --strict 2>&1; git rev-parse --abbrev-ref HEAD`)
+			if got := h.Podman(args...).OK(t); got != tt.want+"\nlazaret/agent-default" {
+				t.Errorf("inside: %q", got)
+			}
+			h.DomainEnds("default", ws)
+			if got := h.Sh(ws, `git log --format=%s HEAD..lazaret/agent-default; git diff --name-only HEAD lazaret/agent-default`).OK(t); got != "agent\nsrc/agent" {
+				t.Errorf("on the host: %q", got)
+			}
+			if after := h.Sh(ws, seen).OK(t); after != before {
+				t.Errorf("the developer had\n%s\nand has\n%s", before, after)
+			}
+
+			args = append(h.LazaretArgs(ws), "--annotation=dev.lazaret.profile=itself", "-w", "/workspace", "-e", "HOME=/tmp", harness.Debian, "sh", "-ec", `
+				git config --global user.name agent; git config --global user.email agent@example.test
+				if [ -e sub/.git ]; then (cd sub; echo agent >agent; git add agent; git commit -q -m agent; git fsck --strict 2>&1); fi
+				echo agent >src/agent; git add .; git commit -q -m agent; git fsck --strict 2>&1; git status --porcelain`)
+			if got := h.Podman(args...).OK(t); got != "" {
+				t.Errorf("inside the repository itself: %q", got)
+			}
+			h.DomainEnds("itself", ws)
+			if got := h.Sh(ws, `git log -1 --format=%s; git submodule --quiet foreach 'git log -1 --format=%s; git status --porcelain'; git status --porcelain; git fsck --strict 2>&1`).OK(t); strings.Trim(got, "agent\n") != "" || !strings.HasPrefix(got, "agent") {
+				t.Errorf("on the host: %q", got)
+			}
+		})
+	}
 }
 
 // A repository that was born in the sandbox is not on the host until it is exported,
