@@ -36,10 +36,29 @@ func (f *guard) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) f
 	out.Fh = f.dirs.next
 	f.dirs.open[out.Fh] = &listing{}
 	f.dirs.mu.Unlock()
-	if n.key.place == onHost && zoneKind(n.zoned.Load()) == worktree && f.watch.add(n) || n.key.place == onDisk || n.key.place == onMemory {
+	if f.keepsList(n) {
 		out.OpenFlags = fuse.FOPEN_CACHE_DIR | fuse.FOPEN_KEEP_CACHE
 	}
 	return fuse.OK
+}
+
+// keepsList tells whether the kernel may keep what is in a directory: the host's
+// changes are told, or there are none. In a git directory only the loose objects'
+// may: by their lists git finds abbreviations and what to pack or drop, and looks
+// at each object itself; whether there is one it asks by name.
+func (f *guard) keepsList(n *node) bool {
+	if n.key.place != onHost {
+		return n.key.place == onDisk || n.key.place == onMemory
+	}
+	switch zoneKind(n.zoned.Load()) {
+	case worktree:
+		return f.watch.add(n)
+	case gitDir:
+		z := f.zoneSeen(n)
+		fan, ok := strings.CutPrefix(z.sub, "objects/")
+		return ok && len(fan) == 2 && strings.Trim(fan, "0123456789abcdef") == "" && f.watch.add(n)
+	}
+	return false
 }
 
 // ReleaseDir implements fuse.RawFileSystem.
@@ -167,10 +186,11 @@ func (f *guard) listed(in *fuse.ReadIn) (*node, []fuse.DirEntry, fuse.Status) {
 func (f *guard) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	f.names.RLock()
 	defer f.names.RUnlock()
-	_, names, s := f.listed(in)
+	n, names, s := f.listed(in)
 	if !s.Ok() {
 		return s
 	}
+	n.named.Store(true)
 	for _, e := range names {
 		if !out.AddDirEntry(e) {
 			break

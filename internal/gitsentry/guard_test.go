@@ -376,6 +376,36 @@ func TestHostChangesShow(t *testing.T) {
 		t.Fatal(err)
 	}
 	soon("a removed directory", lists(".", "moved", false))
+	// Also one of very many, of which the kernel has seen no more than the names.
+	for i := range 600 {
+		w.write(at(w.host, fmt.Sprintf("many/%03d", i)), "")
+	}
+	soon("many files", lists("many", "599", true))
+	for _, name := range []string{"000", "300", "599"} {
+		if err := os.Remove(at(w.host, "many/"+name)); err != nil {
+			t.Fatal(err)
+		}
+		soon("the end of one of many, "+name+",", lists("many", name, false))
+	}
+	// Loose objects, on either side.
+	w.write(at(w.host, ".git/objects/ab/x"), "")
+	soon("a directory of objects", lists(".git/objects/ab", "x", true))
+	w.write(at(w.host, ".git/objects/ab/y"), "")
+	soon("an object", lists(".git/objects/ab", "y", true))
+	if err := os.Remove(at(w.host, ".git/objects/ab/x")); err != nil {
+		t.Fatal(err)
+	}
+	soon("an object's end", lists(".git/objects/ab", "x", false))
+	for _, there := range []bool{true, false} {
+		name := "tmp_obj_x"
+		err := writeFile(at(w.in, ".git/objects/ab/"+name), "x")
+		if !there {
+			err = os.Remove(at(w.in, ".git/objects/ab/"+name))
+		}
+		if err != nil || !lists(".git/objects/ab", name, there)() {
+			t.Errorf("an object of the sandbox's own, there %v: %v", there, err)
+		}
+	}
 	// An open file lives on.
 	f, err := os.Open(at(w.in, "a"))
 	if err != nil {

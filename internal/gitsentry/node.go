@@ -59,6 +59,7 @@ type node struct {
 	children map[string]*node
 
 	staged atomic.Bool  // an index whose written bytes wait for their end
+	named  atomic.Bool  // a directory: the kernel may keep names of it that are no nodes
 	zoned  atomic.Int32 // a directory's zoneKind as of the last lookup: enough for reading
 	keep   atomic.Int64 // how long the kernel may keep its attributes, in nanoseconds
 }
@@ -371,6 +372,7 @@ func (t *table) forget(id, count uint64) (n *node, gone bool) {
 	}
 	if n.parent.children[n.name] == n {
 		delete(n.parent.children, n.name)
+		n.parent.named.Store(true)
 	}
 	return n, true
 }

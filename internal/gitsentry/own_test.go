@@ -101,3 +101,26 @@ func TestGather(t *testing.T) {
 		t.Errorf("gathered %v, want %v", got, want)
 	}
 }
+
+// A name that the kernel has forgotten may still be in a list that it keeps: its end
+// on the host must be told.
+func TestForgottenName(t *testing.T) {
+	g := &guard{}
+	g.nodes.byID, g.nodes.byKy, g.nodes.next = map[uint64]*node{}, map[identity]*node{}, 15
+	g.fds.limit = 10
+	base := &node{dir: true, children: map[string]*node{}}
+	dir := g.nodes.enter(identity{ino: 1}, true, nil, base, "dir")
+	dir.path = newFile(openDir(t, t.TempDir()))
+	dir.path.use() // whose end is openDir's
+	w := &watcher{g: g}
+	if !w.look(dir, "gone", unix.IN_DELETE).same {
+		t.Error("a name that nobody was told of is told")
+	}
+	n := g.nodes.enter(identity{ino: 2}, false, nil, dir, "gone")
+	if _, gone := g.nodes.forget(n.id, 1); !gone {
+		t.Fatal("not forgotten")
+	}
+	if w.look(dir, "gone", unix.IN_CREATE).same != true || w.look(dir, "gone", unix.IN_DELETE).same {
+		t.Error("the end of a forgotten name is not told")
+	}
+}

@@ -187,7 +187,8 @@ func (w *watcher) look(dir *node, name string, mask uint32) (s seen) {
 	}
 	switch {
 	case s.n == nil:
-		s.same = s.err != nil // neither we nor the host have it
+		// Neither we nor the host have it; but a list that the kernel keeps may.
+		s.same = s.err != nil && (mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) == 0 || !dir.named.Load())
 	case s.err == nil && s.n.key.is(&s.st):
 		s.n.at.Lock()
 		s.same = s.n.last == stampOf(&s.st) || s.n.dir && mask&unix.IN_ATTRIB == 0
@@ -255,6 +256,7 @@ func (w *watcher) event(wd int32, mask uint32, name string) bool {
 	if s.err == nil && s.st.Mode&unix.S_IFMT == unix.S_IFDIR && dir.top == w.g.workspace.top && zoneKind(dir.zoned.Load()) == worktree {
 		w.g.appeared(join(w.g.seenAt(dir), name))
 	}
+	dir.named.Store(false)
 	w.g.srv.EntryNotify(dir.id, name)
 	w.g.srv.InodeNotify(dir.id, 0, 0)
 	return true
