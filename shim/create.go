@@ -686,16 +686,16 @@ func (s *shim) startSpec(a domain.Anchor, controlDir, logLevel string) (wire.Sta
 	}, nil
 }
 
-// gitSettings are the variables by which git finds its index true although gVisor
-// numbers files anew in each sandbox. Without them the first status in a sandbox
-// reads every file of the workspace, and the next one on the host does so again.
-// Who sets configuration in this way himself keeps his own.
+// gitSettings are the variables by which git reads what the coordinator has to tell
+// it: how it finds its index true although gVisor numbers files anew in each sandbox.
+// Without them the first status in a sandbox reads every file of the workspace, and
+// the next one on the host does so again. Who sets configuration in this way himself keeps his own.
 func gitSettings(pathDirs, env []string) []string {
 	own := slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "GIT_CONFIG_COUNT=") })
 	if own || !slices.Contains(pathDirs, gitDir) {
 		return nil
 	}
-	return []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.checkStat", "GIT_CONFIG_VALUE_0=minimal"}
+	return []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=include.path", "GIT_CONFIG_VALUE_0=" + spec.GitConfig}
 }
 
 // gitEnv is the part of an environment that git obeys.

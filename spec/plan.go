@@ -17,6 +17,9 @@ const (
 	ClientPath    = "/usr/local/bin/lazaret-escalate"
 )
 
+// GitConfig is the configuration that a sandbox's git includes.
+const GitConfig = RunPath + "/gitconfig"
+
 // EnvPrefix begins the names of all variables that Lazaret owns in a container.
 // Those that come from the user or the image are removed, but for ProfileEnv.
 const (

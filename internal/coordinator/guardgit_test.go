@@ -15,7 +15,7 @@ import (
 )
 
 // git runs on a repository with nobody's configuration but home's.
-func git(t *testing.T, home, dir string, args ...string) {
+func git(t *testing.T, home, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)
 	cmd.Dir = dir
@@ -23,9 +23,11 @@ func git(t *testing.T, home, dir string, args ...string) {
 	for _, who := range []string{"AUTHOR", "COMMITTER"} {
 		cmd.Env = append(cmd.Env, "GIT_"+who+"_NAME=a", "GIT_"+who+"_EMAIL=a@example.org")
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		t.Fatalf("git %q: %v: %s", args, err, out)
 	}
+	return string(out)
 }
 
 func TestFindGit(t *testing.T) {
@@ -63,6 +65,7 @@ func TestFindGit(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &Coordinator{spec: wire.StartSpec{Home: home, RealUID: os.Getuid(), GitEnv: tt.env, Domain: domain.New("p", tt.ws, dir), RuntimeDir: dir}, runDir: dir + "/run"}
+			must(t, os.MkdirAll(c.runDir, 0o700))
 			o := c.guardOptions(&wire.PrepareRequest{Git: "sentry"})
 			binds, err := c.findGit(&o)
 			if tt.fails != "" {
@@ -79,6 +82,14 @@ func TestFindGit(t *testing.T) {
 			must(t, err)
 			if !slices.Equal(places.Hooks, tt.memory) || !slices.Equal(slices.Concat(places.Files, places.Programs), tt.readOnly) || o.GitDir != tt.gitDir || o.WorktreeName != tt.worktreeName {
 				t.Errorf("got %+v", o)
+			}
+			tells := git(t, home, dir, "config", "--file", c.runDir+"/gitconfig", "--name-only", "--get-regexp", ".")
+			told := "includeif.gitdir:/workspace/.path"
+			if tt.bind != "" {
+				told += "\nincludeif.gitdir:" + tt.bind + "/.path"
+			}
+			if strings.TrimSpace(tells) != told {
+				t.Errorf("git is told %q, want %q", tells, told)
 			}
 			want := []wire.Bind{{Source: filepath.Join(o.Mountpoint, gitsentry.GitDirName), Destination: tt.bind}}
 			if tt.bind == "" {
@@ -115,4 +126,22 @@ func TestGuardOfALinkedWorktree(t *testing.T) {
 	}
 	must(t, f.release("c1"))
 	f.gone(pid)
+}
+
+// What a directory's name has in it stands for itself.
+func TestTellGit(t *testing.T) {
+	c := &Coordinator{runDir: t.TempDir()}
+	repo := filepath.Join(t.TempDir(), `a [b]*? "c" \\d#;e`)
+	must(t, os.MkdirAll(repo, 0o700))
+	git(t, t.TempDir(), repo, "init", "-q")
+	other := filepath.Join(filepath.Dir(repo), "a b")
+	must(t, os.MkdirAll(other, 0o700))
+	git(t, t.TempDir(), other, "init", "-q")
+	must(t, c.tellGit(repo, "", "/with\na newline"))
+	for dir, want := range map[string]string{repo: "minimal", other: "default"} {
+		got := git(t, t.TempDir(), dir, "-c", "include.path="+filepath.Join(c.runDir, "gitconfig"), "config", "--default", "default", "core.checkStat")
+		if strings.TrimSpace(got) != want {
+			t.Errorf("in %s core.checkStat is %q, want %q", dir, got, want)
+		}
+	}
 }

@@ -3,9 +3,11 @@ package gitsentry
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"os"
 	"slices"
@@ -319,9 +321,18 @@ func (f *guard) readStaged(n *node, off uint64, size int) ([]byte, bool) {
 	return bytes.Clone(s.data[off:min(uint64(len(s.data)), off+uint64(size))]), true //nolint:gosec // a buffer's length
 }
 
-// shownSize shows the size of what is being written, or of what is shown at the
-// end of a config.
-func (f *guard) shownSize(n *node, a *fuse.Attr) {
+// shown shows the size of what is being written, or of what is shown at the end of a
+// config, and a time by which git finds each change of what it reads once and then
+// trusts: with core.checkStat=minimal it compares seconds and size alone, and two
+// versions of packed-refs within a second are of one size. A git that packs on top of
+// the first would lose what the host has packed in the second.
+func (f *guard) shown(n *node, a *fuse.Attr) {
+	const days = 1 << 22 // in seconds: always in the past
+	if n.told.Load() && a.Mtime > days {
+		h := fnv.New32a()
+		_ = binary.Write(h, binary.LittleEndian, []uint64{a.Ino, a.Mtime, uint64(a.Mtimensec), a.Ctime, uint64(a.Ctimensec)}) // cannot fail
+		a.Mtime -= uint64(h.Sum32() % days)
+	}
 	if f.hasSuffix(n) {
 		a.Size += uint64(len(f.o.ConfigSuffix))
 	}

@@ -274,8 +274,9 @@ func (f *guard) fillEntry(n *node, s spot, name string, watched bool, st *unix.S
 	n.keep.Store(int64(a))
 	out.SetEntryTimeout(e)
 	out.SetAttrTimeout(a)
+	n.told.Store(s.zone.kind != worktree && (name == "packed-refs" || name == "shallow"))
 	fillAttr(st, &out.Attr)
-	f.shownSize(n, &out.Attr)
+	f.shown(n, &out.Attr)
 }
 
 func fillAttr(st *unix.Statx_t, a *fuse.Attr) {
@@ -386,7 +387,7 @@ func (f *guard) fillAttrOut(n *node, st *unix.Statx_t, out *fuse.AttrOut) {
 	}
 	n.at.Unlock()
 	fillAttr(st, &out.Attr)
-	f.shownSize(n, &out.Attr)
+	f.shown(n, &out.Attr)
 	out.SetTimeout(time.Duration(n.keep.Load()))
 }
 

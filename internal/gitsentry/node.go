@@ -61,6 +61,7 @@ type node struct {
 	staged atomic.Bool  // an index whose written bytes wait for their end
 	named  atomic.Bool  // a directory: the kernel may keep names of it that are no nodes
 	zoned  atomic.Int32 // a directory's zoneKind as of the last lookup: enough for reading
+	told   atomic.Bool  // git compares its seconds and size to find it changed
 	keep   atomic.Int64 // how long the kernel may keep its attributes, in nanoseconds
 }
 

@@ -44,6 +44,10 @@ func TestRefusedCommands(t *testing.T) {
 			if got := in("env GIT_CONFIG_KEY_0=user.name GIT_CONFIG_VALUE_0=mine git config user.name; git config core.checkStat").OK(t); got != "mine\nminimal" {
 				t.Errorf("got %q", got)
 			}
+			// Only there: in other repositories numbers tell a change within a second.
+			if got := in("git init -q /tmp/other; git -C /tmp/other config core.checkStat || echo none").OK(t); got != "none" {
+				t.Errorf("in another repository: got %q", got)
+			}
 		})
 		t.Run("configuration of one's own by variables is kept", func(t *testing.T) {
 			own := []string{"-e", "GIT_CONFIG_COUNT=2", "-e", "GIT_CONFIG_KEY_0=user.name", "-e", "GIT_CONFIG_VALUE_0=a", "-e", "GIT_CONFIG_KEY_1=user.email", "-e", "GIT_CONFIG_VALUE_1=b"}
