@@ -108,8 +108,9 @@ posix: setup-tools ## pjdfstest in a guarded workspace and a plain one; LAZARET_
 tree: setup-tools ## a hundred thousand files in kept directories, with both drivers, and a kill in an install
 	GO='$(GO)' STATE_FILES=100000 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 90m -v -run '^(TestAllOfATreeComesBack|TestKilledInTheMiddleOfAnInstall)$$' ./test/e2e/state
 
-kills: ## a thousand SIGKILLs of a store under load, and every byte of its file changed
-	LAZARET_KILLS=1000 $(GO) test -count=1 -timeout 60m -v -run '^(TestKilledUnderLoad|TestDamagedFileIsTold)$$' ./internal/store
+kills: ## a thousand SIGKILLs of a store and of a coordinator under load, and every byte of a store's file changed
+	LAZARET_KILLS=1000 $(GO) test -count=1 -timeout 180m -v -run '^(TestKilledUnderLoad|TestDamagedFileIsTold)$$' ./internal/store
+	LAZARET_KILLS=1000 $(GO) test -count=1 -timeout 120m -v -run '^TestCoordinatorKilledUnderLoad$$' ./internal/coordinator
 
 fuzz: ## every fuzz target for FUZZTIME, two at a time
 	GO='$(GO)' test/scripts/fuzz.sh $(FUZZTIME)

@@ -330,7 +330,7 @@ func printRecord(c *cli.Context, e placed) error {
 	if c.Bool("json") {
 		data, err := json.Marshal(e)
 		if err == nil {
-			_, err = fmt.Fprintf(c.App.Writer, "%s\n", data)
+			_, err = fmt.Fprintln(c.App.Writer, inertJSON(string(data)))
 		}
 		return err
 	}
@@ -373,9 +373,15 @@ func summary(payload json.RawMessage) string {
 	} {
 		if v, ok := all[k]; ok {
 			text := fmt.Sprint(v)
+			more := ""
 			if len(text) > summaryWidth {
-				text = strings.ToValidUTF8(text[:summaryWidth], "") + "…"
+				text, more = strings.ToValidUTF8(text[:summaryWidth], ""), "…"
 			}
+			// Else an agent's text could go on as if it were the next field.
+			if strings.ContainsAny(text, " \t\n=\"") {
+				text = strconv.Quote(text)
+			}
+			text += more
 			words = append(words, k+"="+text)
 		}
 	}

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/lazaret-dev/lazaret/internal/audit"
+	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/version"
 )
 
@@ -43,7 +46,11 @@ func printLine(w io.Writer, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
-	_, err = fmt.Fprintf(w, "%s\n", data)
+	line := string(data)
+	if terminalOf(w) != nil { // a file has the payload's very bytes
+		line = inertJSON(line)
+	}
+	_, err = fmt.Fprintln(w, line)
 	return err
 }
 
@@ -60,7 +67,7 @@ func ocsfClass(e placed) (class, activity int, name string) {
 		if n, ok := of[what]; ok {
 			return n
 		}
-		return 99 // another, as type_name tells
+		return ocsfOther
 	}
 	switch {
 	case group == "escalation":
@@ -74,11 +81,15 @@ func ocsfClass(e placed) (class, activity int, name string) {
 	case group == "container", group == "coordinator":
 		return 6002, pick(map[string]int{"started": 3, "ended": 4}), "Application Lifecycle"
 	}
-	return 6008, 99, "Application Error" // guards, changes of policy and state, the chain itself
+	return 0, ocsfOther, "Base Event" // guards, changes of policy and state, the chain itself
 }
+
+// ocsfOther is the activity that activity_name tells.
+const ocsfOther = 99
 
 // fields are what formats for other programs have a name for.
 type fields struct {
+	Request string `json:"request_id"`
 	Command string `json:"command"`
 	Name    string `json:"name"`
 	Addr    string `json:"addr"`
@@ -87,6 +98,7 @@ type fields struct {
 	Reason  string `json:"reason"`
 	Up      int64  `json:"bytes_up"`
 	Down    int64  `json:"bytes_down"`
+	Exit    int    `json:"exit_code"`
 }
 
 func fieldsOf(e placed) (f fields) {
@@ -94,46 +106,104 @@ func fieldsOf(e placed) (f fields) {
 	return f
 }
 
+// object is one of OCSF's, in which what is not known is left out.
+type object map[string]any
+
+func (o object) set(key string, v any) {
+	switch v {
+	case "", 0, int64(0):
+	default:
+		o[key] = v
+	}
+}
+
 func exportOCSF(w io.Writer, r resolved, e placed) error {
 	class, activity, name := ocsfClass(e)
 	f := fieldsOf(e)
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	status, disposition, severity := 1, 1, 1 // success, allowed, informational
+	status, severity := 1, 1 // success, informational
+	allowed := 1             // the same number for the action and the disposition, 2 where it was not
 	if refusing(e.Verdict) {
-		status, disposition, severity = 2, 2, 3
+		status, allowed, severity = 2, 2, 3
 	}
 	if e.Kind == audit.ChainBroken || e.Damage != "" {
 		status, severity = 2, 5
 	}
-	v := map[string]any{
+	_, what, _ := strings.Cut(e.Kind, ".")
+	v := object{
 		"class_uid": class, "class_name": name, "category_uid": class / 1000, "activity_id": activity,
-		"type_uid": class*100 + activity, "type_name": e.Kind, "severity_id": severity,
-		"status_id": status, "status_detail": e.Verdict, "disposition_id": disposition,
-		"time": e.Time.UnixMilli(), "message": strings.TrimSpace(e.Kind + " " + e.Verdict + " " + f.Reason),
-		"metadata": map[string]any{
-			"version": "1.3.0", "uid": e.place(), "sequence": e.Seq, "log_name": "lazaret audit", "profiles": []string{"container", "security_control"},
-			"product": map[string]any{"name": "Lazaret", "vendor_name": "Lazaret", "version": version.Version},
-		},
-		"device":    map[string]any{"hostname": host, "type_id": 0},
-		"container": map[string]any{"uid": e.Container},
-		"actor":     map[string]any{"app_name": "lazaret " + r.anchor.Profile, "session": map[string]any{"uid": e.Session}},
-		"unmapped":  map[string]any{"domain": r.anchor.Hash, "profile": r.anchor.Profile, "chain": e.Chain, "payload": e.Payload, "prev": e.Prev, "hash": e.Hash, "damage": e.Damage},
+		"type_uid": class*100 + activity, "severity_id": severity, "status_id": status, "time": e.Time.UnixMilli(),
+		"message":  cmp.Or(strings.Join(strings.Fields(e.Kind+" "+e.Verdict+" "+f.Reason), " "), "damaged record"),
+		"unmapped": object{"domain": r.anchor.Hash, "profile": r.anchor.Profile, "chain": e.Chain, "payload": e.Payload, "prev": e.Prev, "hash": e.Hash},
+	}
+	v.set("activity_name", what)
+	v.set("type_name", e.Kind)
+	v.set("status_detail", e.Verdict)
+	if e.Damage != "" {
+		v["unmapped"] = object{"domain": r.anchor.Hash, "profile": r.anchor.Profile, "chain": e.Chain, "damage": e.Damage}
+		v.set("activity_name", "damaged")
+	}
+	var profiles []string
+	if class != 0 {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		profiles = append(profiles, "host")
+		device, actor := object{"hostname": host, "type_id": 0}, object{"app_name": "lazaret " + r.anchor.Profile}
+		if e.Container != "" {
+			profiles = append(profiles, "container")
+			device["container"] = object{"uid": e.Container}
+		}
+		if e.Session != "" {
+			actor["session"] = object{"uid": e.Session}
+		}
+		v["device"], v["actor"] = device, actor
 	}
 	switch class {
 	case 1007:
-		v["process"] = map[string]any{"cmd_line": f.Command}
+		process := object{"uid": cmp.Or(f.Request, e.place())}
+		process.set("cmd_line", f.Command)
+		v["process"] = process
+		if e.Kind == audit.EscalationRun {
+			v["exit_code"] = f.Exit
+		}
 	case 4001:
-		v["dst_endpoint"] = map[string]any{"hostname": f.Name, "ip": f.Addr, "port": f.Port}
-		v["connection_info"] = map[string]any{"protocol_name": f.Proto, "direction_id": 2}
-		v["traffic"] = map[string]any{"bytes_out": f.Up, "bytes_in": f.Down}
+		dst := object{}
+		dst.set("hostname", f.Name)
+		dst.set("ip", f.Addr)
+		if len(dst) == 0 {
+			dst["name"] = "unknown"
+		}
+		dst.set("port", f.Port)
+		info := object{"direction_id": 2}
+		info.set("protocol_name", f.Proto)
+		v["dst_endpoint"], v["connection_info"] = dst, info
+		if f.Up+f.Down > 0 {
+			v["traffic"] = object{"bytes_out": f.Up, "bytes_in": f.Down}
+		}
 	case 3002:
-		v["user"] = map[string]any{"uid": r.anchor.Profile}
+		v["user"], v["service"] = object{"name": r.anchor.Profile}, object{"name": "lazaret"}
+		v["session"] = object{"uid": e.Session}
 	case 6002:
-		v["app"] = map[string]any{"name": "lazaret " + r.anchor.Profile, "uid": e.Container}
+		app := object{"name": "lazaret " + r.anchor.Profile, "vendor_name": "Lazaret"}
+		app.set("uid", e.Container)
+		v["app"] = app
 	}
+	if class == 1007 || class == 4001 {
+		profiles = append(profiles, "security_control")
+		v["action_id"], v["disposition_id"] = allowed, allowed
+		if e.Kind == audit.EscalationAsked || e.Kind == audit.EscalationShown {
+			v["action_id"], v["disposition_id"] = 0, 0 // nothing is decided yet
+		}
+	}
+	metadata := object{
+		"version": "1.3.0", "uid": e.place(), "sequence": e.Seq, "log_name": "lazaret audit",
+		"product": object{"name": "Lazaret", "vendor_name": "Lazaret", "version": version.Version},
+	}
+	if profiles != nil {
+		metadata["profiles"] = profiles
+	}
+	v["metadata"] = metadata
 	return printLine(w, v)
 }
 
@@ -151,46 +221,91 @@ func exportCEF(w io.Writer, r resolved, e placed) error {
 		kind = "damaged"
 	}
 	line := fmt.Sprintf("CEF:0|Lazaret|Lazaret|%s|%s|%s|%d|", cefHeader(version.Version), cefHeader(kind), cefHeader(strings.TrimSpace(kind+" "+e.Verdict)), severity)
-	port := ""
+	var port, result string
 	if f.Port != 0 {
 		port = fmt.Sprint(f.Port)
 	}
-	for i, kv := range [][2]string{
-		{"rt", fmt.Sprint(e.Time.UnixMilli())},
-		{"externalId", e.place()},
-		{"outcome", e.Verdict},
-		{"dhost", f.Name},
-		{"dst", f.Addr},
-		{"dpt", port},
-		{"proto", f.Proto},
-		{"reason", f.Reason},
-		{"dproc", f.Command},
-		{"cs1Label", "domain"},
-		{"cs1", r.anchor.Hash},
-		{"cs2Label", "session"},
-		{"cs2", e.Session},
-		{"cs3Label", "container"},
-		{"cs3", e.Container},
-		{"cs4Label", "hash"},
-		{"cs4", e.Hash.String()},
-		{"msg", e.Damage + string(e.Payload)},
+	if e.Verdict != "" {
+		if result = "success"; refusing(e.Verdict) {
+			result = "failure"
+		}
+	}
+	dst, dst6 := f.Addr, ""
+	if addr, err := netip.ParseAddr(f.Addr); err == nil && addr.Unmap().Is6() {
+		dst, dst6 = "", f.Addr // dst is for IPv4 alone
+	}
+	label6 := ""
+	if dst6 != "" {
+		label6 = "Destination IPv6 Address"
+	}
+	// The numbers are the dictionary's, in characters.
+	for i, kv := range []struct {
+		key, value string
+		most       int
+	}{
+		{"rt", fmt.Sprint(e.Time.UnixMilli()), 20},
+		{"externalId", e.place(), 40},
+		{"act", e.Verdict, 63},
+		{"outcome", result, 63},
+		{"dhost", f.Name, 1023},
+		{"dst", dst, 45},
+		{"c6a3Label", label6, 1023},
+		{"c6a3", dst6, 45},
+		{"dpt", port, 5},
+		{"proto", f.Proto, 31},
+		{"reason", f.Reason, 1023},
+		{"dproc", f.Command, 1023},
+		{"cs1Label", "domain", 1023},
+		{"cs1", r.anchor.Hash, 4000},
+		{"cs2Label", "session", 1023},
+		{"cs2", e.Session, 4000},
+		{"cs3Label", "container", 1023},
+		{"cs3", e.Container, 4000},
+		{"cs4Label", "hash", 1023},
+		{"cs4", e.Hash.String(), 4000},
+		{"cs5Label", "payload", 1023},
+		{"cs5", string(e.Payload), 4000},
+		{"msg", e.Damage, 1023},
 	} {
-		if kv[1] == "" {
+		if kv.value == "" || strings.HasSuffix(kv.key, "Label") && empty(kv.key, e) {
 			continue
 		}
 		if i > 0 {
 			line += " "
 		}
-		line += kv[0] + "=" + cefValue(kv[1])
+		line += kv.key + "=" + cefValue(kv.value, kv.most)
 	}
 	_, err := fmt.Fprintln(w, line)
 	return err
 }
 
-func cefHeader(s string) string {
-	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "\n", " ", "\r", " ").Replace(s)
+// empty tells that the field of a label is not there.
+func empty(label string, e placed) bool {
+	return label == "cs2Label" && e.Session == "" || label == "cs3Label" && e.Container == "" || label == "cs5Label" && len(e.Payload) == 0
 }
 
-func cefValue(s string) string {
-	return strings.NewReplacer(`\`, `\\`, "=", `\=`, "\n", `\n`, "\r", `\r`).Replace(s)
+func cefHeader(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "|", `\|`).Replace(config.Printable(s))
+}
+
+// cefValue makes a field of text: most characters of it, on one line, with nothing
+// that a terminal would obey.
+func cefValue(s string, most int) string {
+	var b strings.Builder
+	for _, r := range s {
+		if most--; most < 0 {
+			break
+		}
+		switch r {
+		case '\\', '=':
+			b.WriteString(`\` + string(r))
+		case '\n':
+			b.WriteString(`\n`)
+		case '\r':
+			b.WriteString(`\r`)
+		default:
+			b.WriteString(strings.ReplaceAll(config.Printable(string(r)), `\`, `\\`))
+		}
+	}
+	return b.String()
 }

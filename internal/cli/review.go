@@ -15,6 +15,7 @@ import (
 
 	"github.com/lazaret-dev/lazaret/internal/config"
 	"github.com/lazaret-dev/lazaret/internal/gitbranch"
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/gitconf"
 	"github.com/lazaret-dev/lazaret/internal/review"
 )
 
@@ -114,7 +115,7 @@ func reviewed(ctx context.Context, r resolved, how func(context.Context, string,
 		if st, ok := fi.Sys().(*syscall.Stat_t); ok && uid == 0 {
 			uid = int(st.Uid)
 		}
-		rep, err := how(ctx, file, review.For(tree, uid))
+		rep, err := how(ctx, file, review.For(tree, uid, gitconf.Options{Home: r.env.Home, XDGConfigHome: r.env.ConfigHome, Env: os.Environ()}))
 		if errors.Is(err, review.ErrNone) {
 			continue
 		}

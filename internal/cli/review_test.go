@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lazaret-dev/lazaret/internal/domain"
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/gitconf"
 	"github.com/lazaret-dev/lazaret/internal/review"
 )
 
@@ -44,7 +45,7 @@ func TestReviewed(t *testing.T) {
 		t.Errorf("before any session: %+v", v)
 	}
 	file := review.File(r.anchor.Root, false)
-	if err := review.Begin(t.Context(), file, review.For(ws, os.Getuid())); err != nil {
+	if err := review.Begin(t.Context(), file, review.For(ws, os.Getuid(), gitconf.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	if v := look(review.Look); len(v.Reports) != 1 || v.findings() != 0 || summaryLine(v, "default") != "" {
@@ -55,7 +56,7 @@ func TestReviewed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := review.End(t.Context(), file, review.For(ws, os.Getuid())); err != nil {
+	if err := review.End(t.Context(), file, review.For(ws, os.Getuid(), gitconf.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	v := look(review.Look)
@@ -75,7 +76,7 @@ func TestReviewed(t *testing.T) {
 		t.Errorf("%d groups of one reason:\n%s", n, &text)
 	}
 	waiting, err := waitingReviews(dir, map[string]bool{})
-	if err != nil || len(waiting) != 1 || waiting[0] != (reviewStatus{"claude", ws, 4}) {
+	if err != nil || len(waiting) != 1 || waiting[0] != (reviewStatus{Profile: "claude", Workspace: ws, Pending: 4, hash: r.anchor.Hash}) {
 		t.Errorf("status tells %+v, %v", waiting, err)
 	}
 	if waiting, err = waitingReviews(dir, map[string]bool{r.anchor.Hash: true}); err != nil || len(waiting) != 0 {

@@ -59,6 +59,8 @@ type reviewStatus struct {
 	Profile   string `json:"profile"`
 	Workspace string `json:"workspace"`
 	Pending   int    `json:"pending"`
+
+	hash string // of the domain
 }
 
 // problem tells of a socket. A stale one is a killed coordinator's, and mended by
@@ -80,7 +82,7 @@ func runStatus(c *cli.Context) error {
 	if c.Bool("watch") {
 		return watchStatus(c, r.cfg)
 	}
-	v, err := wholeStatus(c.Context, r.cfg)
+	v, err := wholeStatus(c.Context, r.cfg, &lookedAt{})
 	if err != nil {
 		return err
 	}
@@ -131,19 +133,61 @@ func liveDomains(controlDir string) (statusView, error) {
 	return v, nil
 }
 
-// wholeStatus is liveDomains with what is read from the disk.
-func wholeStatus(ctx context.Context, cfg *config.Config) (statusView, error) {
+// lookedAt keeps what takes the disk to find between the looks of a watch.
+type lookedAt struct {
+	disk    map[string]*aged[int64] // by Domain Root
+	reviews aged[[]reviewStatus]
+}
+
+// aged is found anew once it is ten seconds old, and fifty times as old as the
+// finding took: it costs little of a CPU however much there is.
+type aged[T any] struct {
+	value T
+	found time.Time
+	took  time.Duration
+}
+
+const oldAge = 10 * time.Second
+
+func (a *aged[T]) get(now func() time.Time, find func() (T, error)) (T, error) {
+	began := now()
+	if !a.found.IsZero() && began.Sub(a.found) < max(oldAge, 50*a.took) {
+		return a.value, nil
+	}
+	v, err := find()
+	if err == nil {
+		a.value, a.found = v, now()
+		a.took = a.found.Sub(began)
+	}
+	return v, err
+}
+
+// wholeStatus is liveDomains with what is read from the disk, or was lately.
+func wholeStatus(ctx context.Context, cfg *config.Config, known *lookedAt) (statusView, error) {
 	v, err := liveDomains(cfg.General.ControlDir)
 	if err != nil {
 		return v, err
 	}
 	live := map[string]bool{}
+	disk := map[string]*aged[int64]{}
 	for i := range v.Domains {
 		d := &v.Domains[i]
 		live[d.Domain.Hash] = true
-		d.DiskBytes = diskUse(ctx, d.Domain.Root)
+		root := d.Domain.Root
+		if disk[root] = known.disk[root]; disk[root] == nil {
+			disk[root] = &aged[int64]{}
+		}
+		if d.DiskBytes, err = disk[root].get(time.Now, func() (int64, error) { return diskUse(ctx, root), nil }); err != nil {
+			return v, err
+		}
 	}
-	v.Reviews, err = waitingReviews(cfg.General.DataRoot, live)
+	known.disk = disk
+	reviews, err := known.reviews.get(time.Now, func() ([]reviewStatus, error) { return waitingReviews(cfg.General.DataRoot, live) })
+	for _, r := range reviews {
+		if !live[r.hash] {
+			v.Reviews = append(v.Reviews, r)
+		}
+	}
 	return v, err
 }
 
@@ -192,7 +236,7 @@ func waitingReviews(dataRoot string, live map[string]bool) ([]reviewStatus, erro
 			}
 		}
 		if n > 0 && gone(a) == "" {
-			out = append(out, reviewStatus{Profile: a.Profile, Workspace: a.Workspace, Pending: n})
+			out = append(out, reviewStatus{Profile: a.Profile, Workspace: a.Workspace, Pending: n, hash: a.Hash})
 		}
 	}
 	return out, nil

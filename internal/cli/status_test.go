@@ -52,3 +52,28 @@ func TestPrintStatus(t *testing.T) {
 		t.Errorf("%d silent, want 1", v.silent())
 	}
 }
+
+// What takes the disk to find is found anew when it is old, and seldom when it took
+// long.
+func TestAgedIsFoundSeldom(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	for took, want := range map[time.Duration]int{time.Millisecond: 10, time.Second: 2} {
+		var a aged[int]
+		n := 0
+		for range 100 { // seconds
+			v, err := a.get(func() time.Time { return now }, func() (int, error) {
+				n++
+				now = now.Add(took)
+				return n, nil
+			})
+			if err != nil || v != n {
+				t.Fatal(v, err)
+			}
+			now = now.Add(time.Second)
+		}
+		if n != want {
+			t.Errorf("one that takes %s is found %d times in 100 s, want %d", took, n, want)
+		}
+	}
+}

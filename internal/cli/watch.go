@@ -25,10 +25,11 @@ func watchStatus(c *cli.Context, cfg *config.Config) error {
 	case out == nil:
 		return usageError("status --watch needs a terminal: leave it out, or call lazaret status again and again")
 	}
+	known := &lookedAt{}
 	_, err := io.WriteString(out, ansi.SetModeAltScreenSaveCursor+ansi.HideCursor)
 	for tick := time.NewTicker(watchPause); err == nil; {
 		var text string
-		if text, err = statusText(c, cfg); err != nil {
+		if text, err = statusText(c, cfg, known); err != nil {
 			break
 		}
 		width, height, serr := term.GetSize(out.Fd())
@@ -50,8 +51,8 @@ func watchStatus(c *cli.Context, cfg *config.Config) error {
 	return err
 }
 
-func statusText(c *cli.Context, cfg *config.Config) (string, error) {
-	v, err := wholeStatus(c.Context, cfg)
+func statusText(c *cli.Context, cfg *config.Config, known *lookedAt) (string, error) {
+	v, err := wholeStatus(c.Context, cfg, known)
 	if err != nil {
 		return "", err
 	}

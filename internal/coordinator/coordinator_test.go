@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(guardEnv) != "" {
 		os.Exit(fakeGuard(os.Getenv(guardEnv)))
 	}
+	if s := os.Getenv(askerEnv); s != "" {
+		os.Exit(askerMain(s))
+	}
 	if os.Getenv(creatorEnv) != "" {
 		os.Exit(creatorMain())
 	}
@@ -182,7 +185,7 @@ func (f *fixture) gone(pid int) {
 
 func (f *fixture) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -25,30 +24,11 @@ func (c *Coordinator) findGit(o *gitsentry.Options) ([]wire.Bind, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := repo.Discover(o.Workspace, uid)
+	r, conf, err := repo.Configured(o.Workspace, uid, c.developersGit())
 	if err != nil {
 		return nil, err
 	}
-	o.Config = &gitconf.Options{
-		Workspace: o.Workspace, Home: c.spec.Home, XDGConfigHome: c.spec.ConfigHome,
-		System: []string{"/etc/gitconfig", "/usr/local/etc/gitconfig"}, Env: c.spec.GitEnv,
-	}
-	// A part of a repository obeys that one.
-	top, whole := o.Workspace, r
-	if r.Kind == repo.None && r.Ancestor != "" {
-		top = r.Ancestor
-		if whole, err = repo.Discover(top, uid); err != nil {
-			return nil, fmt.Errorf("repository that the workspace is a part of: %w", err)
-		}
-	}
-	if whole.Kind != repo.None && whole.Kind != repo.Bare {
-		o.Config.WorkTree = top
-	}
-	for _, dir := range []string{whole.CommonDir, whole.GitDir} {
-		if dir != "" && !slices.Contains(o.Config.GitDirs, dir) {
-			o.Config.GitDirs = append(o.Config.GitDirs, dir)
-		}
-	}
+	o.Config = &conf
 	switch r.Kind {
 	case repo.Worktree, repo.Submodule, repo.Separate:
 	default:
@@ -82,6 +62,11 @@ func (c *Coordinator) tellGit(dirs ...string) error {
 		}
 	}
 	return nil
+}
+
+// developersGit is the developer as git on the host sees him.
+func (c *Coordinator) developersGit() gitconf.Options {
+	return gitconf.Options{Home: c.spec.Home, XDGConfigHome: c.spec.ConfigHome, Env: c.spec.GitEnv}
 }
 
 // developer is the workspace's owner as this process sees user ids: the one that

@@ -46,7 +46,7 @@ func (c *Coordinator) beginReview(ctx context.Context, tree string, branch bool)
 		began := time.Now()
 		uid, err := c.developer(c.spec.Domain.Workspace)
 		if err == nil {
-			err = review.Begin(ctx, file, review.For(tree, uid))
+			err = review.Begin(ctx, file, review.For(tree, uid, c.developersGit()))
 		}
 		if err != nil {
 			b.err = fmt.Errorf("note for lazaret review how the workspace is before an agent has it: %w", err)
@@ -94,7 +94,7 @@ func (c *Coordinator) endReview(ctx context.Context) {
 		}
 		uid, err := c.developer(c.spec.Domain.Workspace)
 		if err == nil {
-			err = review.End(ctx, file, review.For(tree, uid))
+			err = review.End(ctx, file, review.For(tree, uid, c.developersGit()))
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			c.log.Warn("note what the session has changed", "error", err) // all that differs counts then

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lazaret-dev/lazaret/internal/audit"
 	"github.com/lazaret-dev/lazaret/internal/stateanchor"
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
@@ -82,6 +83,7 @@ func (c *Coordinator) kept(ctx context.Context, ct *container, req *wire.Prepare
 			c.mu.Lock()
 			c.state = s
 			c.mu.Unlock()
+			s.Watch(func(path, words string) { c.stateEnded(s, path, words) })
 			c.log.Info("state mounted", "driver", s.Record.Driver, "image", s.Record.Image.String(), "paths", req.State.Paths, "notes", notes)
 		}
 	}
@@ -101,6 +103,18 @@ func (c *Coordinator) kept(ctx context.Context, ct *container, req *wire.Prepare
 		persist = append(persist, wire.Bind{Source: dir, Destination: p.Path})
 	}
 	return binds, persist, notes, nil
+}
+
+// stateEnded tells of a fuse-overlayfs that has ended by itself: its mount stays,
+// dead, and each access to it fails.
+func (c *Coordinator) stateEnded(s *state, path, words string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != s {
+		return // it was unmounted, or left to others
+	}
+	c.record(audit.Event{Kind: audit.GuardChanged, Verdict: wire.GuardDead}, facts{"guard": "state", "path": path, "reason": words, "containers": len(c.containers)})
+	c.log.Error("a fuse-overlayfs has ended: the sandboxes are cut off from what is kept", "path", path, "said", words, "containers", len(c.containers))
 }
 
 // sharedState is the mounted state if it is what want asks for, nil if it may be

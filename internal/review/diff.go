@@ -34,6 +34,11 @@ func under(p string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(d string) bool { return d == "" || strings.HasPrefix(p, d+"/") })
 }
 
+// placed tells whether a path is one of the places, or in one.
+func placed(p string, places []string) bool {
+	return slices.Contains(places, p) || under(p, places)
+}
+
 // diff is what differs between the baseline and a snapshot. After the session it is
 // only what had differed at its end: the rest is the developer's own work.
 func (r *record) diff(snap *Snapshot) map[string]Finding {
@@ -45,8 +50,11 @@ func (r *record) diff(snap *Snapshot) map[string]Finding {
 		case now.nothing():
 			out[p] = Finding{Change: Changed, Details: partsDiff(base.Parts, now.Parts)}
 		case !there:
-			// Set-id bits are not looked for at the beginning.
-			if (now.Kind == KindMode || r.Incomplete != "") && now.Ctime < r.Taken.UnixNano() && !slices.Contains(r.Pending, p) {
+			// Set-id bits are not looked for at the beginning, nor at what neither
+			// git's configuration nor a link led to then.
+			unseen := now.Kind == KindMode || r.Incomplete != "" || now.Why == whyPlaced && !placed(p, r.Placed) ||
+				now.via != "" && r.Base[now.via].Link != snap.Facts[now.via].Link // the link is a finding
+			if unseen && now.Ctime < r.Taken.UnixNano() && !slices.Contains(r.Pending, p) {
 				continue
 			}
 			out[p] = Finding{Change: Added, Details: describe(now)}
@@ -59,6 +67,9 @@ func (r *record) diff(snap *Snapshot) map[string]Finding {
 	for p, base := range r.Base {
 		if _, there := snap.Facts[p]; there || base.nothing() || snap.Incomplete != "" || under(p, snap.Unread) || base.Why == whyUnended {
 			continue
+		}
+		if base.Why == whyPlaced && !placed(p, snap.Placed) {
+			continue // git does not obey it any more
 		}
 		switch base.Kind {
 		case KindLink, KindMode, KindProgram: // less of them is no news

@@ -21,6 +21,7 @@ const (
 	whyReplace  = "git shows another object than the one asked for"
 	whyUnended  = "an operation is unfinished: git goes on with it, and runs what it has noted"
 	whyRemotes  = "git fetches from and pushes to what it names"
+	whyPlaced   = "git's configuration on the host names it: git obeys it, or runs it"
 	whyFakeLink = "a link where git has none: it reads what that leads to"
 )
 
@@ -133,11 +134,14 @@ func (w *walker) gitFile(rel string, r *rule, limit int64) {
 		return
 	}
 	defer func() { _ = unix.Close(dir) }() // only read
-	f, there := w.read(dir, w.key(rel), path.Base(rel), r, limit)
-	if !there {
+	if _, known := w.snap.Facts[w.key(rel)]; known && r.why == whyPlaced {
 		return
 	}
-	if f.Mode&unix.S_IFMT == unix.S_IFLNK {
+	f, there := w.read(dir, w.key(rel), path.Base(rel), r, limit)
+	if !there || f.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return
+	}
+	if f.Mode&unix.S_IFMT == unix.S_IFLNK && r.why != whyPlaced {
 		f.Why = whyFakeLink
 	}
 	w.snap.Facts[w.key(rel)] = f

@@ -56,6 +56,8 @@ type record struct {
 	// ended. They keep their Base until they are accepted or as they were.
 	Pending    []string `json:"pending"`
 	Incomplete string   `json:"incomplete,omitempty"`
+	// Placed are the paths that git's configuration named then, there or not.
+	Placed []string `json:"placed,omitempty"`
 	// Rules are the kinds and reasons of Base, one "kind: reason" each.
 	Rules []string `json:"rules"`
 }
@@ -109,6 +111,10 @@ func (r *record) convert(f func(string) string) *record {
 	out.Pending = make([]string, 0, len(r.Pending))
 	for _, p := range r.Pending {
 		out.Pending = append(out.Pending, f(p))
+	}
+	out.Placed = nil
+	for _, p := range r.Placed {
+		out.Placed = append(out.Placed, f(p))
 	}
 	return &out
 }
@@ -228,7 +234,7 @@ func Begin(ctx context.Context, file string, o Options) error {
 	if err != nil {
 		return err
 	}
-	r := &record{Tree: o.Tree, Taken: snap.Taken, Open: true, Base: snap.Facts, Incomplete: cmp.Or(snap.Incomplete, damaged)}
+	r := &record{Tree: o.Tree, Taken: snap.Taken, Open: true, Base: snap.Facts, Placed: snap.Placed, Incomplete: cmp.Or(snap.Incomplete, damaged)}
 	if old != nil {
 		r.Pending = old.Pending
 		if old.Open {
@@ -329,7 +335,7 @@ func Accept(ctx context.Context, file string, o Options) (*Report, error) {
 			snap.Facts[p] = f
 		}
 	}
-	r.Base, r.Taken, r.Pending, r.Incomplete = snap.Facts, snap.Taken, nil, ""
+	r.Base, r.Placed, r.Taken, r.Pending, r.Incomplete = snap.Facts, snap.Placed, snap.Taken, nil, ""
 	return rep, r.save(file)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/gitconf"
 	"github.com/lazaret-dev/lazaret/internal/review"
 )
 
@@ -60,7 +61,12 @@ func (tr *tree) sh(script string) {
 	}
 }
 
-func (tr *tree) options() review.Options { return review.For(tr.dir, os.Getuid()) }
+func (tr *tree) options() review.Options {
+	return review.For(tr.dir, os.Getuid(), gitconf.Options{Home: tr.home()})
+}
+
+// home is the developer's, beside the workspace.
+func (tr *tree) home() string { return filepath.Join(filepath.Dir(tr.dir), "home") }
 
 func (tr *tree) begin() {
 	tr.t.Helper()
@@ -111,10 +117,10 @@ func TestKinds(t *testing.T) {
 	for kind, names := range map[string][]string{
 		review.KindGit:       {".gitattributes", "sub/.gitattributes", ".gitmodules", ".lfsconfig"},
 		review.KindHooks:     {".husky/_/pre-commit", ".githooks/pre-push", ".pre-commit-config.yaml", "lefthook.yml", "pkg/.lintstagedrc.json"},
-		review.KindEditor:    {".vscode/tasks.json", "pkg/.vscode/tasks.json", ".Vscode/tasks.json", ".idea/workspace.xml", "x.code-workspace", ".nvim.lua", ".exrc", "a/.dir-locals.el", ".zed/tasks.json", ".eslintrc.cjs"},
+		review.KindEditor:    {".vscode/tasks.json", "pkg/.vscode/tasks.json", ".Vscode/tasks.json", ".idea/workspace.xml", "x.code-workspace", ".nvim.lua", ".exrc", "a/.dir-locals.el", ".zed/tasks.json", ".eslintrc.cjs", ".prettierrc", "tests/conftest.py", ".vſcode/tasks.json"},
 		review.KindAgent:     {"CLAUDE.md", "AGENTS.md", "sub/AGENTS.md", ".claude/settings.local.json", ".mcp.json", ".codex/config.toml", ".gemini/settings.json", "opencode.json", ".cursor/rules/x.mdc", ".github/copilot-instructions.md", ".clinerules/a.md"},
-		review.KindShell:     {".envrc", "deep/down/.envrc", ".env", "mise.toml", ".mise/tasks/x", ".tool-versions", "flake.nix", ".bashrc"},
-		review.KindBuild:     {"Makefile", "GNUmakefile", "rules.mk", "justfile", "Taskfile.yml", "CMakeLists.txt", "gradlew", "gradle/wrapper/gradle-wrapper.jar", ".mvn/extensions.xml", "build.rs", ".cargo/config.toml", ".npmrc", ".yarnrc.yml", ".yarn/releases/yarn.cjs", ".pnpmfile.cjs", "setup.py", "vite.config.ts", "tools/bazel", "rust-toolchain.toml"},
+		review.KindShell:     {".envrc", "deep/down/.envrc", ".env", "mise.toml", ".mise/tasks/x", ".tool-versions", "flake.nix", ".bashrc", ".rvmrc", ".python-version"},
+		review.KindBuild:     {"Makefile", "GNUmakefile", "rules.mk", "justfile", "Taskfile.yml", "CMakeLists.txt", "gradlew", "gradle/wrapper/gradle-wrapper.jar", ".mvn/extensions.xml", "build.rs", ".cargo/config.toml", ".npmrc", ".yarnrc.yml", ".yarn/releases/yarn.cjs", ".pnpmfile.cjs", "setup.py", "vite.config.ts", "tools/bazel", "rust-toolchain.toml", "sub/makeﬁle", "sitecustomize.py", "app.csproj", ".pnp.cjs"},
 		review.KindCI:        {".github/workflows/ci.yml", ".gitlab-ci.yml", ".circleci/config.yml", "Jenkinsfile", "CODEOWNERS", "a/action.yml"},
 		review.KindContainer: {".devcontainer/devcontainer.json", "Dockerfile", "Dockerfile.dev", "compose.yaml", "docker-compose.override.yml", "Vagrantfile"},
 		review.KindDebugger:  {".gdbinit", ".lldbinit"},
@@ -271,6 +277,79 @@ func TestFiles(t *testing.T) {
 
 // What was not accepted stays told over later sessions, until it is as it was; the
 // developer's own work between sessions is none of it.
+// What git's configuration names in the tree counts, whatever it is called: by the
+// developer's own configuration, or the repository's, there at the beginning or not.
+func TestPlacesOfGitConfiguration(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t, map[string]string{"tools/ci/pre-commit": "a", "tools/team.inc": "[alias]\n", "tools/other": "x"})
+	tr.sh("git init -q . && git config core.hooksPath tools/ci && git config include.path ../tools/team.inc")
+	if err := os.MkdirAll(tr.home(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	global := "[include]\n\tpath = " + tr.path("dots/absent.inc") + "\n[core]\n\tattributesFile = " + tr.path("dots/attr") + "\n"
+	if err := os.WriteFile(filepath.Join(tr.home(), ".gitconfig"), []byte(global), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tr.begin()
+	tr.wants()
+	tr.write("tools/ci/pre-commit", "b")
+	tr.write("tools/ci/post-merge", "c")
+	tr.write("tools/team.inc", "[core]\n\tfsmonitor = x\n")
+	tr.write("tools/other", "y")
+	tr.write("moved/absent.inc", "[core]\n\tpager = x\n")
+	tr.sh("mv moved dots")
+	tr.write("dots/attr", "* filter=x\n")
+	want := []string{
+		"added dots/absent.inc (git)", "added dots/attr (git)", "added tools/ci/post-merge (hooks)",
+		"changed tools/ci/pre-commit (hooks)", "changed tools/team.inc (git)",
+	}
+	tr.wants(want...)
+	tr.end()
+	tr.wants(want...)
+	if _, err := review.Accept(t.Context(), tr.file, tr.options()); err != nil {
+		t.Fatal(err)
+	}
+	tr.wants()
+}
+
+// A place that the developer's configuration names only later is no work of the
+// agent's, but for what that has changed in it.
+func TestPlaceThatIsNamedLater(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t, map[string]string{"dots/old.inc": "[alias]\n"})
+	tr.begin()
+	if err := os.MkdirAll(tr.home(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	global := "[include]\n\tpath = " + tr.path("dots/old.inc") + "\n\tpath = " + tr.path("dots/new.inc") + "\n"
+	if err := os.WriteFile(filepath.Join(tr.home(), ".gitconfig"), []byte(global), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tr.wants()
+	tr.write("dots/new.inc", "[core]\n\tpager = x\n")
+	tr.wants("added dots/new.inc (git)")
+}
+
+// Links of the tree that stand for what counts make what they lead to count, as it
+// is what tools read.
+func TestWhatLinksStandFor(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t, map[string]string{
+		"settings/editor/tasks.json": "{}", "settings/tasks.mak3": "all:\n", "settings/agent.txt": "a", "cfg/mise/config.toml": "", "settings/notes": "n",
+	})
+	tr.sh("ln -s settings/editor .vscode; ln -s settings/tasks.mak3 Makefile; ln -s \"$PWD/settings/agent.txt\" CLAUDE.md; ln -s cfg .config; ln -s . loop; ln -s .. settings/.idea")
+	tr.begin()
+	tr.wants()
+	for _, name := range []string{"settings/editor/tasks.json", "settings/tasks.mak3", "settings/agent.txt", "cfg/mise/config.toml", "settings/notes"} {
+		tr.write(name, "changed by the agent")
+	}
+	tr.write("settings/editor/launch.json", "{}")
+	tr.wants(
+		"changed cfg/mise/config.toml (shell)", "changed settings/agent.txt (agent)", "added settings/editor/launch.json (editor)",
+		"changed settings/editor/tasks.json (editor)", "changed settings/tasks.mak3 (build)",
+	)
+}
+
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t, map[string]string{"Makefile": "all:\n", ".envrc": "x\n"})

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/gitsentry/dotgit"
+	"github.com/lazaret-dev/lazaret/internal/gitsentry/gitconf"
 	"github.com/lazaret-dev/lazaret/internal/gitsentry/repo"
 )
 
@@ -50,6 +51,8 @@ type Fact struct {
 	Digest string            `json:"digest,omitempty"` // of the content, "" where it was not read
 	Link   string            `json:"link,omitempty"`   // where a symbolic link leads
 	Parts  map[string]string `json:"parts,omitzero"`   // what counts of the content, instead of Digest
+
+	via string // the link that makes it count, "" for its own name
 }
 
 // nothing tells that a file has no part that counts.
@@ -62,6 +65,7 @@ type Snapshot struct {
 	Facts      map[string]Fact
 	Incomplete string   // why something was not looked at, "" for nothing
 	Unread     []string // directories that could not be listed
+	Placed     []string // paths in the tree that git's configuration names, there or not
 }
 
 // Options say what to look at.
@@ -73,22 +77,26 @@ type Options struct {
 	GitDir, CommonDir string
 	// SetID also looks for set-id bits, which takes a look at each file.
 	SetID bool
+	// Config is whose git configuration may name places in the tree, nil for nobody's.
+	Config *gitconf.Options
 	// Known are facts of an earlier snapshot: what has not changed since is not read
 	// again.
 	Known map[string]Fact
 }
 
 // For are the options for a working tree of the user uid's: its git directories are
-// found where its .git leads elsewhere, and agrees with them.
-func For(tree string, uid int) Options {
+// found where its .git leads elsewhere, and agrees with them. Of dev, the developer
+// as git sees him, Home, XDGConfigHome and Env count.
+func For(tree string, uid int, dev gitconf.Options) Options {
 	if real, err := filepath.EvalSymlinks(tree); err == nil {
 		tree = real
 	}
 	o := Options{Tree: tree}
-	r, err := repo.Discover(tree, uid)
+	r, conf, err := repo.Configured(tree, uid, dev)
 	if err != nil {
 		return o // the guard refuses it too: no session comes of it
 	}
+	o.Config = &conf
 	switch r.Kind {
 	case repo.Worktree, repo.Submodule, repo.Separate:
 		o.GitDir, o.CommonDir = r.GitDir, r.CommonDir
@@ -108,6 +116,8 @@ type walker struct {
 	names  int
 	buf    []byte
 	todo   []dir
+	links  []link // to look at after the directories
+	via    string // the one that is being followed, "" for none
 	// host remembers which names are programs of the host.
 	host map[string]bool
 }
@@ -118,6 +128,13 @@ type dir struct {
 	fold  string // rel in lower case
 	rule  *rule  // of all that is in it
 	alien bool   // below a directory of dependencies
+}
+
+// link is a symbolic link that stands for what a rule names, or for a directory on
+// the way to that.
+type link struct {
+	rel, fold string
+	rule      *rule
 }
 
 // Take looks at a working tree. It ends early, and says so in the snapshot, when
@@ -137,6 +154,7 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 		w.todo = w.todo[:len(w.todo)-1]
 		w.dir(d)
 	}
+	w.followAll(ctx)
 	for _, g := range slices.Compact([]string{o.GitDir, o.CommonDir}) {
 		if g == "" || !w.goesOn(ctx) {
 			continue
@@ -145,7 +163,81 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 			w.incomplete(fmt.Sprintf("git directory %s: %v", g, err))
 		}
 	}
+	if w.goesOn(ctx) {
+		w.places()
+	}
 	return w.snap, nil
+}
+
+// followAll looks at what links of the tree stand for within it, under the rules of
+// the links' names, each once.
+func (w *walker) followAll(ctx context.Context) {
+	seen := map[string]bool{}
+	for i := 0; i < len(w.links) && w.goesOn(ctx); i++ {
+		l := w.links[i]
+		real, err := filepath.EvalSymlinks(filepath.Join(w.Tree, l.rel))
+		if err != nil {
+			continue // of one that leads nowhere, the link is all there is
+		}
+		rel, err := filepath.Rel(w.Tree, real)
+		if err != nil || !filepath.IsLocal(rel) || rel == "." || strings.HasPrefix(l.rel, rel+"/") {
+			continue // out of the tree, as the link's own fact tells; or to what it lies in
+		}
+		why := ""
+		if l.rule != nil {
+			why = l.rule.kind + ": " + l.rule.why
+		}
+		if seen[rel+"\x00"+why] {
+			continue
+		}
+		seen[rel+"\x00"+why], w.via = true, l.rel
+		if fd, err := w.beneath(rel, unix.O_PATH|unix.O_DIRECTORY); err == nil {
+			_ = unix.Close(fd) // only looked for
+			for w.todo = []dir{{rel: rel, fold: l.fold, rule: l.rule}}; len(w.todo) > 0 && w.goesOn(ctx); {
+				d := w.todo[len(w.todo)-1]
+				w.todo = w.todo[:len(w.todo)-1]
+				w.dir(d)
+			}
+			continue
+		}
+		if fd, err := w.beneath(path.Dir(rel), unix.O_RDONLY|unix.O_DIRECTORY); err == nil && l.rule != nil {
+			w.fact(fd, rel, path.Base(rel), l.rule)
+			_ = unix.Close(fd) // only read
+		}
+	}
+	w.via = ""
+}
+
+// places notes what git's configuration names in the tree, wherever that is. Of one
+// that git cannot read it obeys nothing, and that it was changed is a fact of its own.
+func (w *walker) places() {
+	if w.Config == nil {
+		return
+	}
+	found, _ := gitconf.Find(*w.Config)
+	for _, p := range found.Hooks {
+		w.place(p, &rule{kind: KindHooks, why: whyPlaced})
+	}
+	for _, p := range slices.Concat(found.Files, found.Programs) {
+		w.place(p, &rule{kind: KindGit, why: whyPlaced})
+	}
+}
+
+// place notes what is at a path of the tree. Of directories only those of hooks
+// count: what is in others is not named.
+func (w *walker) place(rel string, r *rule) {
+	if !filepath.IsLocal(rel) || rel == "." {
+		return
+	}
+	w.snap.Placed = append(w.snap.Placed, rel)
+	if fd, err := w.beneath(rel, unix.O_PATH|unix.O_DIRECTORY); err == nil {
+		_ = unix.Close(fd) // only looked for
+		if r.kind == KindHooks {
+			w.gitTree(rel, r, 0)
+		}
+		return
+	}
+	w.gitFile(rel, r, maxFile)
 }
 
 func (w *walker) incomplete(why string) {
@@ -251,10 +343,16 @@ func join(dir, name string) string {
 func lower(s string) string {
 	for i := range len(s) {
 		if c := s[i]; 'A' <= c && c <= 'Z' || c >= 0x80 {
-			return strings.ToLower(s)
+			return foldings().Replace(strings.ToLower(s))
 		}
 	}
 	return s
+}
+
+// foldings are what file systems that do not tell case apart take for one beside
+// upper and lower case (Unicode's full case folding), of letters in the table's names.
+func foldings() *strings.Replacer {
+	return strings.NewReplacer("ſ", "s", "ß", "ss", "ﬀ", "ff", "ﬁ", "fi", "ﬂ", "fl", "ﬃ", "ffi", "ﬄ", "ffl", "ﬅ", "st", "ﬆ", "st")
 }
 
 // dir looks at one directory of the working tree.
@@ -298,7 +396,14 @@ func (w *walker) dir(d dir) {
 			w.todo = append(w.todo, below)
 			continue
 		}
-		if r := w.ruleOf(d, e, fold, programs); r != nil {
+		r := w.ruleOf(d, e, fold, programs)
+		if e.typ == unix.DT_LNK && (r != nil || w.rules.heads[fold]) && !d.alien {
+			w.links = append(w.links, link{rel, join(d.fold, fold), r})
+		}
+		if r == nil && e.typ == unix.DT_LNK && w.rules.heads[fold] && !d.alien {
+			r = &rule{kind: KindLink, why: whyWay}
+		}
+		if r != nil {
 			w.fact(fd, rel, e.name, r)
 		} else if e.typ == unix.DT_LNK && !d.alien {
 			w.link(fd, rel, e.name)
@@ -347,6 +452,9 @@ func (w *walker) onHost(name string) bool {
 
 // fact notes what is at a name in a directory.
 func (w *walker) fact(fd int, rel, name string, r *rule) {
+	if _, known := w.snap.Facts[rel]; known {
+		return // by its own name, before a link led here
+	}
 	f, there := w.read(fd, rel, name, r, maxFile)
 	if !there || r.kind == KindProgram && f.Mode&unix.S_IFMT == unix.S_IFREG && f.Mode&0o111 == 0 {
 		return
@@ -364,7 +472,7 @@ func (w *walker) read(fd int, rel, name string, r *rule, limit int64) (f Fact, t
 		return f, false
 	}
 	f = statFact(&st)
-	f.Kind, f.Why = r.kind, r.why
+	f.Kind, f.Why, f.via = r.kind, r.why, w.via
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
 		f.Link = readlink(fd, name)
@@ -428,6 +536,8 @@ func readlink(fd int, name string) string {
 	}
 	return string(buf[:n])
 }
+
+const whyWay = "tools look for their files below it"
 
 const whyLink = "it leads out of the workspace: what writes or reads here does so there"
 

@@ -42,14 +42,16 @@ func table() []rule {
 			.husky/ .huskyrc .huskyrc.* husky.config.* .githooks/ .git-hooks/ githooks/ git-hooks/ .hooks/ .overcommit.yml .git_hooks/ .pre-commit-config.y*
 			.pre-commit-hooks.y* lefthook.* .lefthook.* lefthook-local.* .lefthook-local.* .lefthook/ .lintstagedrc .lintstagedrc.*
 			.simple-git-hooks.* simple-git-hooks.* .captainhook.json captainhook.json grumphp.yml grumphp.yml.dist
-			.commitlintrc .commitlintrc.* prek.toml hk.pkl`},
+			.commitlintrc .commitlintrc.* .gitlint .czrc .cz.* prek.toml hk.pkl`},
 		{kind: KindEditor, why: "an editor obeys it, or runs what it names, when it opens the directory", names: `
 			.vscode/ .idea/ *.code-workspace .vs/ .zed/ .fleet/ .nova/ .theia/ .helix/ .kakrc .vim/ .vimrc _vimrc .gvimrc .exrc _exrc
 			.nvim/ .nvimrc .nvim.lua .lvimrc .local.vimrc .vimspector.json .nvim-dap.lua .dir-locals.el .dir-locals-2.el .projectile
 			*.sublime-project *.sublime-workspace .settings/ .project .classpath .cproject .externaltoolbuilders/ nbproject/
 			*.iml *.ipr *.iws .clangd .ccls .neoconf.json .luarc.json .luarc.jsonc .nlsp-settings/ coc-settings.json .coc/ .lsp/
-			.ycm_extra_conf.py pyrightconfig.json .metals/ .bloop/ .eslintrc .eslintrc.* .prettierrc.*js .prettierrc.*ts
-			.prettierrc.toml .stylelintrc .stylelintrc.* .pylintrc pylintrc .rubocop.yml .solargraph.yml phpstan.neon phpstan.neon.dist
+			.ycm_extra_conf.py pyrightconfig.json .metals/ .bloop/ .eslintrc .eslintrc.* .prettierrc .prettierrc.* .oxlintrc.json
+			.markdownlint.* .markdownlint-cli2.* .textlintrc .textlintrc.* .tern-project .luacheckrc .credo.exs .standard.yml .scalafix.conf
+			.php-cs-fixer.php .php-cs-fixer.dist.php psalm.xml psalm.xml.dist rector.php .clj-kondo/ .ipython/ .jupyter/ profile_default/
+			ipython*_config.py jupyter*_config.py conftest.py docs/conf.py doc/conf.py .stylelintrc .stylelintrc.* .pylintrc pylintrc .rubocop.yml .solargraph.yml phpstan.neon phpstan.neon.dist
 			.golangci.* ale_linters/`},
 		{kind: KindAgent, why: "coding agents on the host take it for instructions or settings", names: `
 			claude.md claude.local.md .claude/ .claude.json .clauderules agents.md agents.override.md agent.md .agents/ .agent/
@@ -60,10 +62,14 @@ func table() []rule {
 			.github/instructions/ .github/prompts/ .github/chatmodes/ .github/agents/ .github/skills/ .github/hooks/ .amazonq/ .kiro/
 			.junie/ .augment/ .augment-guidelines .goosehints .goose/ .crush.json crush.json crush.md .factory/ .amp/ .trae/ .openhands/
 			.warp/ warp.md .rules .rovodev/ .devin/ .zencoder/ .vibe/ .letta/ .pi/ skill.md .copilot/ .ai/ llms.txt
-			.sourcery.yaml .coderabbit.y* greptile.json`},
+			.sourcery.yaml .coderabbit.y* greptile.json
+			.claude-plugin/ .ruler/ .grok/ .kimi/ .iflow/ iflow.md .codebuddy/ codebuddy.md .serena/ .plandex/ .jules/ .antigravity/ .tabnine/ .cody/
+			.conductor/ conductor.json`},
 		{kind: KindShell, why: "shells and version managers read it when somebody enters the directory", names: `
 			.envrc .envrc.* direnv.toml .direnvrc .env .env.local .env.development .env.production .env.test .env.*.local .autoenv .autoenv.zsh .autoenv.leave .in .out .mise/ mise.toml .mise.toml
 			mise.*.toml .mise.*.toml .config/mise/ .config/mise.toml mise-tasks/ .rtx.toml .tool-versions .asdfrc .sdkmanrc .ondirrc
+			.rvmrc .rbenv-vars .ruby-version .ruby-gemset .python-version .node-version .nvmrc .java-version .go-version .lua-version
+			.perl-version .php-version .terraform-version
 			flake.nix shell.nix default.nix devenv.nix devenv.yaml devbox.json devshell.toml .flox/ pixi.toml
 			.hermit/ .tmux.conf .tmuxinator.y* .tmuxp.y* .tmuxp.json .screenrc procfile procfile.* .foreman .overmind.env
 			/.bashrc /.bash_profile /.bash_login /.bash_logout /.bash_aliases /.profile /.zshrc /.zshenv /.zprofile /.zlogin /.zlogout
@@ -89,7 +95,10 @@ func table() []rule {
 			.config/dotnet-tools.json omnisharp.json packages.config composer.phar .php.ini php.ini .user.ini .htaccess artisan
 			.rprofile .renviron .rbuildignore .julia/ startup.jl manifest.scm guix.scm .guile .sqliterc .psqlrc .my.cnf
 			.ansible.cfg ansible.cfg .terraformrc terraform.rc .tflint.hcl .pulumirc earthfile snakefile nextflow.config .nextflow/
-			.netrc .curlrc .wgetrc .ackrc .ripgreprc .ctags .ctags.d/ .perltidyrc .perlcriticrc`},
+			.pnp.cjs .pnp.loader.mjs local.properties *.csproj *.fsproj *.vbproj *.vcxproj *.props *.proj pants.toml platformio.ini conanfile.py
+			xmake.lua premake5.lua tupfile .config/nextest.toml cross.toml release.toml .air.toml nodemon.json .nodemonrc brewfile mkdocs.yml
+			.storybook/ *.conf.js *.conf.ts webpack.* .simplecov .yardopts .busted phpunit.xml phpunit.xml.dist phpcs.xml phpcs.xml.dist
+			.terraform/ .changeset/config.json .release-it.* .versionrc .versionrc.* .netrc .curlrc .wgetrc .ackrc .ripgreprc .ctags .ctags.d/ .perltidyrc .perlcriticrc`},
 		{kind: KindBuild, why: "its scripts are run by package managers, some by an install alone", names: `package.json`, parts: packageJSON},
 		{kind: KindBuild, why: "its scripts are run by composer, some by an install alone", names: `composer.json`, parts: composerJSON},
 		{kind: KindBuild, why: "its tasks are run by deno", names: `deno.json deno.jsonc`, parts: denoJSON},
@@ -107,7 +116,7 @@ func table() []rule {
 			.devcontainer/ .devcontainer.json dockerfile dockerfile.* *.dockerfile containerfile containerfile.* compose.*
 			docker-compose* docker-bake.* vagrantfile .gitpod.yml .gitpod.dockerfile .gitpod/ .lando.yml .lando.*.yml
 			.ddev/ tiltfile skaffold.yaml okteto.y* garden.y* devspace.yaml devfile.yaml .devfile.yaml werf.yaml kustomization.y*
-			helmfile.y* *.container`},
+			helmfile.y* *.container .idx/ .replit replit.nix .stackblitzrc .codesandbox/`},
 		{kind: KindDebugger, why: "a debugger runs it when it starts in the directory", names: `
 			.gdbinit gdbinit *-gdb.py *-gdb.gdb .lldbinit lldbinit .radare2rc .dbxinit .cgdbrc`},
 		{kind: KindGit, why: "Lazaret's own configuration: what it loosens counts once you trust it", names: `/lazaret.toml`},
@@ -152,10 +161,11 @@ type matcher struct {
 	files map[string][]pattern // by the last component
 	dirs  map[string][]pattern // the same of those that end in "/"
 	globs []glob
+	heads map[string]bool // the components before the last ones
 }
 
 func newMatcher(rules []rule) *matcher {
-	m := &matcher{files: map[string][]pattern{}, dirs: map[string][]pattern{}}
+	m := &matcher{files: map[string][]pattern{}, dirs: map[string][]pattern{}, heads: map[string]bool{}}
 	for i := range rules {
 		for _, name := range strings.Fields(rules[i].names) {
 			name, first := strings.CutPrefix(name, "/")
@@ -163,6 +173,9 @@ func newMatcher(rules []rule) *matcher {
 			above := strings.Split(name, "/")
 			last := above[len(above)-1]
 			p := pattern{rule: &rules[i], above: above[:len(above)-1], first: first}
+			for _, name := range p.above {
+				m.heads[name] = true
+			}
 			prefix, suffix, star := strings.Cut(last, "*")
 			switch {
 			case dir:

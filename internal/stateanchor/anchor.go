@@ -408,6 +408,23 @@ func (a *Anchor) Alive() bool {
 	return !slices.ContainsFunc(a.overlays, func(o overlay) bool { return o.fuse != nil && o.fuse.ended() })
 }
 
+// Watch calls f, each time from a goroutine of its own, when what serves a path of
+// the container ends, for whatever reason; words are what it said. The kernel's
+// overlays do not end by themselves.
+func (a *Anchor) Watch(f func(path, words string)) {
+	for _, o := range a.overlays {
+		if o.fuse == nil {
+			continue
+		}
+		i := slices.IndexFunc(a.Binds, func(b Bind) bool { return b.Source == o.point })
+		path := a.Binds[i].Destination // each overlay of an open anchor has one
+		go func() {
+			<-o.fuse.done
+			f(path, o.fuse.words.String())
+		}()
+	}
+}
+
 // Close unmounts everything, the last first, and gives the changes free.
 func (a *Anchor) Close() error {
 	var errs []error

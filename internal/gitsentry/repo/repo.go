@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -381,4 +382,31 @@ func Obeyed(dir string) (tree string, gitDirs []string) {
 		gitDirs = append(gitDirs, filepath.Clean(absolute(git, text)))
 	}
 	return tree, gitDirs
+}
+
+// Configured finds the repository of a workspace, and whose configuration git obeys
+// there: dev with all but Home, XDGConfigHome and Env filled in. Of a part of a
+// repository that is the whole's.
+func Configured(workspace string, uid int, dev gitconf.Options) (Repo, gitconf.Options, error) {
+	r, err := Discover(workspace, uid)
+	if err != nil {
+		return r, dev, err
+	}
+	dev.Workspace, dev.System = workspace, []string{"/etc/gitconfig", "/usr/local/etc/gitconfig"}
+	top, whole := workspace, r
+	if r.Kind == None && r.Ancestor != "" {
+		top = r.Ancestor
+		if whole, err = Discover(top, uid); err != nil {
+			return r, dev, fmt.Errorf("repository that the workspace is a part of: %w", err)
+		}
+	}
+	if whole.Kind != None && whole.Kind != Bare {
+		dev.WorkTree = top
+	}
+	for _, dir := range []string{whole.CommonDir, whole.GitDir} {
+		if dir != "" && !slices.Contains(dev.GitDirs, dir) {
+			dev.GitDirs = append(dev.GitDirs, dir)
+		}
+	}
+	return r, dev, nil
 }
