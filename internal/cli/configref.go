@@ -76,8 +76,10 @@ func configReference() string {
 			fmt.Fprintf(&b, "\n### `[%s]`\n\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n", section)
 		}
 		dotted := k.Section + "." + k.Name
-		value := strings.TrimPrefix(k.Type, "a string such as ")
-		value, _, _ = strings.Cut(value, ", such as")
+		value := k.Type
+		if short, _, found := strings.Cut(value, ", such as"); found {
+			value = short
+		}
 		if len(k.Allowed) > 0 {
 			value = "`" + strings.Join(k.Allowed, "`, `") + "`"
 		}

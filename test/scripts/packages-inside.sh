@@ -34,8 +34,7 @@ cp "$DROPIN" /tmp/dropin
 lazaret init --scope system | grep -q '^already registered' || die "the drop-in is not what lazaret init --scope system writes"
 grep -q '"/usr/bin/lazaret-runtime"' "$DROPIN" || die "the drop-in names another runtime"
 ok "the drop-in is what lazaret init --scope system writes"
-[[ $(MANPATH=/usr/share/man ls /usr/share/man/man1/lazaret.1 /usr/share/man/man8/lazaret-runtime.8 2>/dev/null | wc -l) == 2 ]] ||
-	grep -q '^path-exclude.*/man/' /etc/dpkg/dpkg.cfg.d/* || die "no man pages"
+[[ -f /usr/share/man/man1/lazaret.1 && -f /usr/share/man/man8/lazaret-runtime.8 ]] || die "no man pages"
 bash -c '. /usr/share/bash-completion/completions/lazaret && complete -p lazaret' >/dev/null || die "bash has no completion"
 dpkg --verify lazaret || die "dpkg --verify"
 

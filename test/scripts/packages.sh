@@ -25,8 +25,8 @@ held() {
 	printf 'ok: %s\n' "$*"
 }
 ((EUID == 0)) || die "it makes chroots and namespaces: run it as root"
-for tool in debootstrap dpkg-deb unshare; do
-	command -v "$tool" >/dev/null || die "$tool is missing: run test/scripts/setup.sh"
+for tool in debootstrap dpkg-deb unshare rpm; do
+	command -v "$tool" >/dev/null || die "$tool is missing: run test/scripts/setup.sh, and apt-get install rpm"
 done
 
 work=$(mktemp -d /var/tmp/lazaret-packages.XXXXXXXX)
@@ -55,17 +55,13 @@ in_deb=$(dpkg-deb --fsys-tarfile "$deb" | tar -t | sed -n 's|^\./usr/\(.*[^/]\)$
 diff <(printf '%s\n' "$listed" share/doc/lazaret/copyright | sort) - <<<"$in_deb" || die "deb and archive hold other files"
 ! dpkg-deb --fsys-tarfile "$deb" | tar -tv | grep -v ' root/root ' || die "files of the deb that are not root's"
 held "programs, man pages, completions, systemd unit, documents and example are in deb and archive"
-if command -v rpm >/dev/null; then
-	diff <(sed 's|^|/usr/|' <<<"$listed") <(rpm -qp --qf '[%{FILEMODES:perms} %{FILENAMES}\n]' "$rpm" | sed -n 's|^-[^ ]* ||p' | sort) || die "rpm and archive hold other files"
-	for need in podman runc passt shadow-utils; do
-		rpm -qp --requires "$rpm" | grep -q "^$need" || die "the rpm does not require $need"
-	done
-	rpm -K --nosignature "$rpm" >/dev/null || die "digests of the rpm"
-	[[ $(rpm -qp --qf '%{BUILDHOST}' "$rpm") == lazaret ]] || die "the rpm names the machine that built it"
-	held "the rpm holds the same, with dependencies and digests"
-else
-	echo "not tested: the rpm (no rpm program here: apt-get install rpm)"
-fi
+diff <(awk '{ print "/usr/" $0 }' <<<"$listed") <(rpm -qp --qf '[%{FILEMODES:perms} %{FILENAMES}\n]' "$rpm" | sed -n 's|^-[^ ]* ||p' | sort) || die "rpm and archive hold other files"
+for need in podman runc passt shadow-utils; do
+	rpm -qp --requires "$rpm" | grep -q "^$need" || die "the rpm does not require $need"
+done
+rpm -K --nosignature "$rpm" >/dev/null || die "digests of the rpm"
+[[ $(rpm -qp --qf '%{BUILDHOST}' "$rpm") == lazaret ]] || die "the rpm names the machine that built it"
+held "the rpm holds the same, with dependencies and digests"
 
 # site is the mirror that this machine's apt uses; apt expands the format itself.
 site() {

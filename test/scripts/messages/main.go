@@ -66,7 +66,7 @@ func collect(dir string) ([]message, error) {
 				}
 				if s, ok := text(call.Args[0]); ok {
 					// One that is only what another error says is found by that.
-					if says, helps := split(s); helps != "" && len(regexp.MustCompile(`[a-z]`).FindAllString(readable(says), 4)) == 4 {
+					if says, helps := split(s); helps != "" && len(regexp.MustCompile(`[a-z]`).FindAllString(readable(says), 3)) == 3 {
 						out = append(out, message{filepath.ToSlash(rel), readable(says), readable(helps)})
 					}
 				}
@@ -118,9 +118,10 @@ func addressed() *regexp.Regexp {
 // split parts what a message says from what it tells to do; helps is "" where it tells
 // nothing. "open FILE: %w" is no advice though it begins like one.
 func split(s string) (says, helps string) {
+	wrap := regexp.MustCompile(`^[^:;]*: %w`)
 	for _, at := range addressed().FindAllStringIndex(s, -1) {
 		rest := strings.TrimPrefix(s[at[0]+2:], "and ")
-		if !strings.HasSuffix(rest, "%w") {
+		if !wrap.MatchString(rest) {
 			return s[:at[0]], rest
 		}
 	}

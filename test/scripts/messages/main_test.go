@@ -115,3 +115,49 @@ func TestTroubleshootingQuotesWhatIsSaid(t *testing.T) {
 		t.Error("no entry quotes anything")
 	}
 }
+
+// Links between documents lead to files and headings that there are.
+func TestLinks(t *testing.T) {
+	files, err := filepath.Glob(root + "/docs/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	texts := map[string]string{}
+	for _, f := range append(files, root+"/README.md") {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Clean(f)] = string(data)
+	}
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for f, text := range texts {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.HasPrefix(m[1], "https://") {
+				continue
+			}
+			path, heading, _ := strings.Cut(m[1], "#")
+			to := f
+			if path != "" {
+				to = filepath.Join(filepath.Dir(f), path)
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s: %s: %v", f, m[1], err)
+			} else if heading != "" && !headings(texts[to])[heading] {
+				t.Errorf("%s: %s: no such heading", f, m[1])
+			}
+		}
+	}
+}
+
+// headings are the names by which links reach a text's headings.
+func headings(text string) map[string]bool {
+	names := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && line[0] == '#' {
+			title = regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+			names[strings.ReplaceAll(title, " ", "-")] = true
+		}
+	}
+	return names
+}
