@@ -77,7 +77,7 @@ apt install /files/lazaret_0.0.2*.deb
 lazaret --version | grep -q '0\.0\.2' || die "version after the upgrade: $(lazaret --version)"
 cmp "$DROPIN" /tmp/dropin || die "the upgrade changed the drop-in"
 rm "$DROPIN"
-quiet dpkg-reconfigure lazaret
+quiet dpkg -i /files/lazaret_0.0.2*.deb
 cmp "$DROPIN" /tmp/dropin || die "configuring it again does not write the drop-in"
 echo '# mine' >>"$DROPIN"
 quiet dpkg -i /files/lazaret_0.0.1*.deb
