@@ -257,7 +257,7 @@ func (inv *inventory) licenses(dirOf func(module) (string, error)) ([]byte, erro
 			if err != nil {
 				return nil, err
 			}
-			fmt.Fprintf(&b, "\n%s\n%s %s: %s\n%[1]s\n\n%s\n", strings.Repeat("=", 80), m.path, m.version, e.Name(), bytes.TrimSpace(text))
+			fmt.Fprintf(&b, "\n%s\n%s %s: %s\n%[1]s\n\n%[5]s\n", strings.Repeat("=", 80), m.path, m.version, e.Name(), bytes.TrimSpace(text))
 			found = true
 		}
 		if !found {
