@@ -131,8 +131,8 @@ dist: ## deb, rpm, archives, SBOM and release notes for amd64 and arm64, into di
 reproduce: ## dist twice, from two directories, and the bytes compared
 	@GO='$(GO)' VERSION='$(VERSION)' packaging/reproduce.sh
 
-test-packages: ## install, use, upgrade, remove and purge the packages in clean Debian trees (SUITES)
-	GO='$(GO)' VERSION='$(VERSION)' test/scripts/packages.sh
+test-packages: setup ## install, use, upgrade, remove and purge the packages in clean Debian trees (SUITES; ALONE=1)
+	GO='$(GO)' ALONE='$(ALONE)' test/scripts/packages.sh
 
 clean: ## remove what was built here
 	rm -rf bin dist

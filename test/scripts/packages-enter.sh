@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Makes a root of a minimal tree on a temporary file system, moves into it for good (user
 # namespaces are refused in a mere chroot), and runs packages-inside.sh there.
-#   packages-enter.sh ROOT TREE.tar FILES SUITE      in mount and pid namespaces of its own
+#   packages-enter.sh ROOT TREE.tar FILES SUITE [alone]      in mount and pid namespaces of its own
 set -euo pipefail
-root=$1 tree=$2 files=$3 suite=$4
+root=$1 tree=$2 files=$3
+shift 3
 mount -t tmpfs -o mode=0755,size=4g lazaret-packages "$root"
 tar -C "$root" -xpf "$tree"
 mkdir -p "$root"/{proc,sys,dev,run,tmp,old,files}
@@ -32,4 +33,4 @@ cd "$root"
 pivot_root . old
 umount -l /old
 exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
-	DEBIAN_FRONTEND=noninteractive bash /files/packages-inside.sh "$suite"
+	DEBIAN_FRONTEND=noninteractive bash /files/packages-inside.sh "$@"

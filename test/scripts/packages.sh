@@ -3,6 +3,7 @@
 # distribution that they depend on: install, a sandbox started by an ordinary user, upgrade,
 # remove, purge; the archive's install.sh; what the rpm holds. Root only; minutes.
 #   SUITES="trixie bookworm" packages.sh
+#   ALONE=1 packages.sh      without the distribution's packages and a sandbox: needs no network
 # The trees are minimal ones of debootstrap's, kept in CACHE; each test has a copy on a
 # temporary file system with namespaces of its own, so it leaves nothing.
 set -euo pipefail
@@ -12,7 +13,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly CACHE=/var/cache/lazaret-test
 readonly RUNSC=/usr/local/lib/lazaret-test/runsc
-SUITES=${SUITES:-trixie bookworm}
+ALONE=${ALONE:+alone}
+default="trixie bookworm"
+[[ -z $ALONE ]] || default=trixie
+SUITES=${SUITES:-$default}
 ARCH=$("$GO" env GOHOSTARCH)
 passed=0
 
@@ -32,16 +36,17 @@ done
 work=$(mktemp -d /var/tmp/lazaret-packages.XXXXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
 
-# Two versions of the same programs, to have something to upgrade to.
-for v in 0.0.1-dev 0.0.2-dev; do
-	GO="$GO" VERSION=$v OUT=$work/$v packaging/dist.sh "$ARCH" >/dev/null
-	(cd "$work/$v" && sha256sum --quiet --strict -c SHA256SUMS) || die "SHA256SUMS of $v"
-done
+GO="$GO" VERSION=0.0.1-dev OUT=$work/dist packaging/dist.sh "$ARCH" >/dev/null
+(cd "$work/dist" && sha256sum --quiet --strict -c SHA256SUMS) || die "SHA256SUMS"
 held "dist for $ARCH, and its SHA256SUMS"
-
-deb=$(echo "$work"/0.0.1-dev/*.deb)
-rpm=$(echo "$work"/0.0.1-dev/*.rpm)
-tarball=$(echo "$work"/0.0.1-dev/*.tar.gz)
+deb=$(echo "$work"/dist/*.deb)
+# A newer version of the same programs, to have something to upgrade to.
+dpkg-deb -R "$deb" "$work/newer"
+sed -i 's/^Version: .*/Version: 0.0.2~dev/' "$work/newer/DEBIAN/control"
+dpkg-deb -Zgzip -z1 --root-owner-group -b "$work/newer" "$work/lazaret_0.0.2~dev_$ARCH.deb" >/dev/null
+rm -r "$work/newer"
+rpm=$(echo "$work"/dist/*.rpm)
+tarball=$(echo "$work"/dist/*.tar.gz)
 
 # What is in them, against the archive's own list.
 listed=$(tar -xOzf "$tarball" --wildcards '*/SHA256SUMS' | awk '{print $2}' | grep -E '^(bin|lib|libexec|share)/' | sort)
@@ -73,6 +78,8 @@ site() {
 # minimal SUITE prints the archive of a minimal tree of that release.
 minimal() {
 	local tar=$CACHE/minbase-$1.tar mirror
+	# The test image's tree is a minimal one of trixie, with git and a few more.
+	[[ $1 != trixie || ! -f $CACHE/debian-1.tar ]] || tar=$CACHE/debian-1.tar
 	if [[ ! -f $tar ]]; then
 		echo "making a minimal tree of $1" >&2
 		mirror=$(site)
@@ -91,14 +98,14 @@ minimal() {
 for suite in $SUITES; do
 	base=$(minimal "$suite")
 	mkdir -p "$work/in"
-	cp "$work"/0.0.1-dev/*.deb "$work"/0.0.2-dev/*.deb "$tarball" "$work/in/"
+	cp "$deb" "$work"/lazaret_0.0.2*.deb "$tarball" "$work/in/"
 	cp "$CACHE/busybox-1.tar" "$work/in/busybox.tar"
 	cp -L "$RUNSC" "$work/in/runsc"
 	cp test/scripts/packages-inside.sh "$work/in/"
 	mkdir -p "$work/root"
 	# A namespace of mounts and processes: what is started and mounted in there ends with it.
 	unshare --mount --pid --fork --kill-child --propagation private \
-		test/scripts/packages-enter.sh "$work/root" "$base" "$work/in" "$suite" || die "$suite"
-	held "$suite"
+		test/scripts/packages-enter.sh "$work/root" "$base" "$work/in" "$suite" ${ALONE:+"$ALONE"} || die "$suite"
+	held "$suite${ALONE:+, alone}"
 done
 echo "$passed passed, 0 failed"
