@@ -41,7 +41,7 @@ if [[ -z $alone ]]; then
 fi
 lazaret --version | grep -q '0\.0\.1' || die "version: $(lazaret --version)"
 lazaret-runtime --version >/dev/null || die "lazaret-runtime does not run"
-[[ -f $DROPIN ]] || die "no $DROPIN after the install"
+[[ -f $DROPIN ]] || die "no $DROPIN after the install: $(cat /tmp/log)"
 [[ $(stat -c '%U:%a' "$DROPIN") == root:644 ]] || die "owner and mode of the drop-in: $(stat -c '%U:%a' "$DROPIN")"
 cp "$DROPIN" /tmp/dropin
 lazaret init --scope system | grep -q '^already registered' || die "the drop-in is not what lazaret init --scope system writes"

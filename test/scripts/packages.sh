@@ -36,7 +36,12 @@ done
 work=$(mktemp -d /var/tmp/lazaret-packages.XXXXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
 
-GO="$GO" VERSION=0.0.1-dev OUT=$work/dist packaging/dist.sh "$ARCH" >/dev/null
+# DIST names what an earlier VERSION=0.0.1-dev packaging/dist.sh made.
+if [[ -n ${DIST:-} ]]; then
+	cp -r "$DIST" "$work/dist"
+else
+	GO="$GO" VERSION=0.0.1-dev OUT=$work/dist packaging/dist.sh "$ARCH" >/dev/null
+fi
 (cd "$work/dist" && sha256sum --quiet --strict -c SHA256SUMS) || die "SHA256SUMS"
 held "dist for $ARCH, and its SHA256SUMS"
 deb=$(echo "$work"/dist/*.deb)
