@@ -35,16 +35,16 @@ fi
 apt install /files/lazaret_0.0.1*.deb
 if [[ -z $alone ]]; then
 	for p in podman runc uidmap; do
-		dpkg-query -W -f '${db:Status-Abbrev}' "$p" | grep -q '^ii' || die "$p did not come with it"
+		[[ $(dpkg-query -W -f '${db:Status-Abbrev}' "$p") == ii* ]] || die "$p did not come with it"
 	done
 	ok "apt installs it with what it depends on: $(podman --version), $(dpkg-query -W -f '${Package} ' passt slirp4netns 2>/dev/null || true)"
 fi
-lazaret --version | grep -q '0\.0\.1' || die "version: $(lazaret --version)"
+[[ $(lazaret --version) == *0.0.1* ]] || die "version: $(lazaret --version)"
 lazaret-runtime --version >/dev/null || die "lazaret-runtime does not run"
 [[ -f $DROPIN ]] || die "no $DROPIN after the install: $(cat /tmp/log)"
 [[ $(stat -c '%U:%a' "$DROPIN") == root:644 ]] || die "owner and mode of the drop-in: $(stat -c '%U:%a' "$DROPIN")"
 cp "$DROPIN" /tmp/dropin
-lazaret init --scope system | grep -q '^already registered' || die "the drop-in is not what lazaret init --scope system writes"
+[[ $(lazaret init --scope system) == "already registered"* ]] || die "the drop-in is not what lazaret init --scope system writes"
 grep -q '"/usr/bin/lazaret-runtime"' "$DROPIN" || die "the drop-in names another runtime"
 ok "the drop-in is what lazaret init --scope system writes"
 [[ -f /usr/share/man/man1/lazaret.1 && -f /usr/share/man/man8/lazaret-runtime.8 ]] || die "no man pages"
@@ -129,7 +129,7 @@ ok "remove and purge leave nothing but the users' data"
 
 # The archive.
 mkdir /tmp/archive
-tar -C /tmp/archive -xzf /files/lazaret-0.0.1-linux-*.tar.gz
+tar -C /tmp/archive -xzf /files/lazaret-0.0.1*-linux-*.tar.gz
 cd /tmp/archive/lazaret-*
 quiet ./install.sh
 [[ $(lazaret --version) == *0.0.1* && $(command -v lazaret) == /usr/local/bin/lazaret ]] || die "install.sh: $(command -v lazaret)"

@@ -66,8 +66,9 @@ diff <(printf '%s\n' "$listed" share/doc/lazaret/copyright | sort) - <<<"$in_deb
 ! dpkg-deb --fsys-tarfile "$deb" | tar -tv | grep -v ' root/root ' || die "files of the deb that are not root's"
 held "programs, man pages, completions, systemd unit, documents and example are in deb and archive"
 diff <(awk '{ print "/usr/" $0 }' <<<"$listed") <(rpm -qp --qf '[%{FILEMODES:perms} %{FILENAMES}\n]' "$rpm" | sed -n 's|^-[^ ]* ||p' | sort) || die "rpm and archive hold other files"
+requires=$(rpm -qp --requires "$rpm")
 for need in podman runc passt shadow-utils; do
-	rpm -qp --requires "$rpm" | grep -q "^$need" || die "the rpm does not require $need"
+	grep -q "^$need" <<<"$requires" || die "the rpm does not require $need"
 done
 rpm -K --nosignature "$rpm" >/dev/null || die "digests of the rpm"
 [[ $(rpm -qp --qf '%{BUILDHOST}' "$rpm") == lazaret ]] || die "the rpm names the machine that built it"
