@@ -20,7 +20,7 @@ const (
 
 // keyMeaning says what each key means; the rest of the reference is the schema's.
 func keyMeaning() map[string]string {
-	return map[string]string{
+	return map[string]string{ //nolint:gosec // names with "pass" in them are no passwords
 		"general.data_root":       "Storage Root",
 		"general.default_profile": "profile of a container that names none; it must exist",
 		"general.control_dir":     "directory of the coordinators' locks and control sockets",
