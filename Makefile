@@ -40,7 +40,7 @@ E2E_RUN  ?= .
 CHAOS_ROUNDS ?= 25
 
 .DEFAULT_GOAL := build
-.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together clients attacks flood kills everyday posix tree engines setup setup-tools clean help
+.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together clients attacks flood kills everyday posix tree engines record dist reproduce test-packages setup setup-tools clean help
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
 	@mkdir -p $(BIN)
@@ -126,6 +126,18 @@ bench: setup-tools ## what Lazaret costs, as ratios to plain runsc (BENCH=git, s
 
 demo: setup ## the main job on a throw-away repository, step by step
 	GO='$(GO)' test/scripts/with-prefix.sh test/demo/demo.sh
+
+record: setup ## make demo as an asciicast, into docs/demo.cast: play it with asciinema
+	GO='$(GO)' test/scripts/with-prefix.sh $(GO) run ./test/demo/record -out docs/demo.cast -title 'Lazaret: make demo' test/demo/demo.sh
+
+dist: ## deb, rpm, archives, SBOM and release notes for amd64 and arm64, into dist/
+	@GO='$(GO)' VERSION='$(VERSION)' packaging/dist.sh
+
+reproduce: ## dist twice, from two directories, and the bytes compared
+	@GO='$(GO)' VERSION='$(VERSION)' packaging/reproduce.sh
+
+test-packages: setup ## install, use, upgrade, remove and purge the packages in clean Debian trees (SUITES; ALONE=1)
+	GO='$(GO)' ALONE='$(ALONE)' test/scripts/packages.sh
 
 clean: ## remove what was built here
 	rm -rf bin dist

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs or removes man pages, completions, systemd user units and the example configuration.
+# Installs or removes man pages, completions, systemd user units, documents and the example configuration.
 #   DESTDIR=… PREFIX=… docs.sh install|uninstall
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,11 +15,12 @@ target() {
 	packaging/completions/lazaret.zsh) echo share/zsh/site-functions/_lazaret ;;
 	packaging/completions/lazaret.fish) echo share/fish/vendor_completions.d/lazaret.fish ;;
 	packaging/systemd/*.service) echo "lib/systemd/user/$name" ;;
+	docs/*) echo "share/doc/lazaret/docs/$name" ;;
 	*) echo "share/doc/lazaret/$name" ;;
 	esac
 }
 
-for file in packaging/man/*.[1-8] packaging/completions/lazaret.{bash,zsh,fish} packaging/systemd/*.service example.toml README.md LICENSE CHANGELOG.md; do
+for file in packaging/man/*.[1-8] packaging/completions/lazaret.{bash,zsh,fish} packaging/systemd/*.service docs/*.md example.toml README.md LICENSE CHANGELOG.md; do
 	[[ -e $file ]] || continue
 	case ${1:-} in
 	install) install -D -m 0644 "$file" "$root/$(target "$file")" ;;
@@ -30,4 +31,4 @@ for file in packaging/man/*.[1-8] packaging/completions/lazaret.{bash,zsh,fish} 
 		;;
 	esac
 done
-[[ ${1:-} != uninstall ]] || rmdir "$root/share/doc/lazaret" 2>/dev/null || true
+[[ ${1:-} != uninstall ]] || rmdir "$root/share/doc/lazaret/docs" "$root/share/doc/lazaret" 2>/dev/null || true

@@ -74,6 +74,7 @@ func genCommand() *cli.Command {
 				}
 				return writeAll(dir, files)
 			})},
+			{Name: "config", ArgsUsage: "FILE", Usage: "write the reference of all keys into docs/configuration.md", Action: genConfig},
 		},
 	}
 }

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -159,6 +161,9 @@ func podmanVersion(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "podman", "--version").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("podman: %w along PATH", fs.ErrNotExist)
+	}
 	if err != nil {
 		return "", fmt.Errorf("podman --version: %w", err)
 	}
