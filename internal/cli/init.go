@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -15,19 +18,25 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/install"
 	"github.com/lazaret-dev/lazaret/internal/podmanconf"
+	"github.com/lazaret-dev/lazaret/packaging/images"
 )
 
 func initCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "init",
-		Usage: "register lazaret as a runtime of podman",
+		Usage: "register lazaret as a runtime of podman, and set the rest up",
 		Description: "Writes a drop-in for containers.conf(5) that names lazaret-runtime and adds lazaret to\n" +
 			"the lists of runtimes that answer in JSON and that can do without cgroups, on top of what\n" +
-			"those lists hold already. A drop-in that was changed by hand is left alone.",
+			"those lists hold already. A drop-in that was changed by hand is left alone.\n" +
+			"In a terminal it then leads on: what the machine lacks and the commands that mend it, a first\n" +
+			"config.toml, the image of an agent. Without one, or with --register-only, it ends there.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "scope", Usage: "whose podman: `user|system`; root means system if not told otherwise, others user"},
 			&cli.PathFlag{Name: "runtime-path", Usage: "`FILE` to register; beside lazaret if not given", TakesFile: true},
 			&cli.StringFlag{Name: "podman-version", Usage: "write for podman `VERSION`, not for the installed one"},
+			&cli.BoolFlag{Name: "register-only", Usage: "register the runtime and do nothing else", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask: write config.toml where there is none", DisableDefaultText: true},
+			&cli.StringFlag{Name: "image", Usage: "also build the image `NAME`: " + strings.Join(images.Names(), ", ")},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show the change and touch nothing", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "uninstall", Usage: "remove the drop-in again", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "force", Usage: "replace or remove a drop-in that was changed by hand; a copy is kept", DisableDefaultText: true},
@@ -45,6 +54,9 @@ func runInit(c *cli.Context) error {
 		if _, err := podmanconf.ParseVersion(c.String("podman-version")); err != nil {
 			return usageError("lazaret init: --podman-version: %w", err)
 		}
+	}
+	if i := c.String("image"); i != "" && !slices.Contains(images.Names(), i) {
+		return usageError("lazaret init: --image %q: want one of %s", i, strings.Join(images.Names(), ", "))
 	}
 	env, err := hostenv.Detect(hostenv.Host())
 	if err != nil {
@@ -100,9 +112,13 @@ func runInit(c *cli.Context) error {
 	for _, m := range problems {
 		_, _ = fmt.Fprintf(c.App.ErrWriter, "lazaret: warning: %s\n", m) // a warning only
 	}
+	example := exampleConfig(change.Runtime)
+	if g := newGuide(c, env, example); g.wanted() && !c.Bool("register-only") {
+		return errors.Join(p.err, g.run())
+	}
 	p.printf("\ncheck the machine:  lazaret doctor\n")
 	p.printf("try it:             podman run --rm -it --runtime=lazaret -v \"$PWD:/workspace\" IMAGE bash\n")
-	if example := exampleConfig(change.Runtime); example != "" {
+	if example != "" {
 		p.printf("configuration:      copy what you need of %s to %s\n", example, configPath(env))
 	}
 	return p.err
