@@ -13,5 +13,10 @@ for d in null zero full random urandom tty; do
 done
 : >"$root/dev/console"
 container=lxc debootstrap --variant=minbase "$1" "$root" ${2:+"$2"} >&2
+# A mirror of one's own may not have these.
+if [ -z "${2:-}" ]; then
+	echo "deb http://deb.debian.org/debian $1-updates main" >>"$root/etc/apt/sources.list"
+	echo "deb http://deb.debian.org/debian-security $1-security main" >>"$root/etc/apt/sources.list"
+fi
 tar -C "$root" --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' --exclude='./debootstrap' \
 	--exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' -cf - .
