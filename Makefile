@@ -40,7 +40,7 @@ E2E_RUN  ?= .
 CHAOS_ROUNDS ?= 25
 
 .DEFAULT_GOAL := build
-.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together clients attacks flood kills everyday posix tree engines record dist reproduce test-packages setup setup-tools clean help
+.PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together clients agents attacks flood kills everyday posix tree engines record dist reproduce test-packages setup setup-tools clean help
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
 	@mkdir -p $(BIN)
@@ -101,6 +101,9 @@ clients: setup-tools ## apt-get, npm, git, curl, Python, Node, Go and Java throu
 engines: setup ## docker and containerd with lazaret as a runtime, which it installs
 	command -v dockerd containerd >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends docker.io containerd
 	GO='$(GO)' LAZARET_TEST_ENGINES=1 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 30m -v ./test/e2e/engines
+
+agents: setup ## the agents' images, and the real programs in them (needs Debian's mirror and npm's registry)
+	GO='$(GO)' LAZARET_TEST_AGENTS=1 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 3h -v -run '$(E2E_RUN)' ./test/e2e/agents
 
 posix: setup-tools ## pjdfstest in a guarded workspace and a plain one; LAZARET_PJDFSTEST names a checkout of it
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 3h -v ./test/e2e/git/posix

@@ -96,6 +96,7 @@ func newApp() *cli.App {
 		},
 		Commands: []*cli.Command{
 			initCommand(),
+			imageCommand(),
 			runCommand(),
 			doctorCommand(),
 			statusCommand(),

@@ -35,6 +35,28 @@ func runDoctor(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	report, err := examine(c, env)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		enc := json.NewEncoder(c.App.Writer)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(report)
+	} else {
+		err = report.Write(c.App.Writer)
+	}
+	if err != nil {
+		return err
+	}
+	if report.Failures > 0 {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+// examine runs all checks of the machine.
+func examine(c *cli.Context, env hostenv.Env) (doctor.Report, error) {
 	settings := doctor.Settings{Sandbox: "runsc", Sidecar: "runc", ControlDir: "/tmp", RuntimeDir: env.RuntimeDir}
 	conf := doctor.Check{Name: "configuration", Status: doctor.OK, Detail: configPath(env) + " is valid"}
 	cfg, err := config.Load(config.Options{
@@ -53,7 +75,7 @@ func runDoctor(c *cli.Context) error {
 	}
 	exe, err := os.Executable()
 	if err != nil {
-		return err
+		return doctor.Report{}, err
 	}
 	name := ""
 	if u, err := user.LookupId(strconv.Itoa(env.UID)); err == nil {
@@ -63,20 +85,7 @@ func runDoctor(c *cli.Context) error {
 		doctor.Real(env.UID, name, podmanLayout(env, env.UID != 0), fixedpath.Look, []string{exe, probeName}),
 		settings)
 	report.Add(conf)
-	if c.Bool("json") {
-		enc := json.NewEncoder(c.App.Writer)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(report)
-	} else {
-		err = report.Write(c.App.Writer)
-	}
-	if err != nil {
-		return err
-	}
-	if report.Failures > 0 {
-		return &exitError{code: exitFailed}
-	}
-	return nil
+	return report, nil
 }
 
 // probeCommand is what doctor starts itself as, in namespaces of its own.

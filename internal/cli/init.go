@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -17,15 +19,18 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/hostenv"
 	"github.com/lazaret-dev/lazaret/internal/install"
 	"github.com/lazaret-dev/lazaret/internal/podmanconf"
+	"github.com/lazaret-dev/lazaret/packaging/images"
 )
 
 func initCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "init",
-		Usage: "register lazaret as a runtime of podman or another engine",
+		Usage: "register lazaret as a runtime of podman or another engine, and set the rest up",
 		Description: "Writes a drop-in for containers.conf(5) that names lazaret-runtime and adds lazaret to\n" +
 			"the lists of runtimes that answer in JSON and that can do without cgroups, on top of what\n" +
-			"those lists hold already. A drop-in that was changed by hand is left alone.\n\n" +
+			"those lists hold already. A drop-in that was changed by hand is left alone.\n" +
+			"In a terminal it then leads on: what the machine lacks and the commands that mend it, a first\n" +
+			"config.toml, the image of an agent. Without one, or with --register-only, it ends there.\n\n" +
 			"--engine registers it with docker (daemon.json), containerd (config.toml) or CRI-O\n" +
 			"(a drop-in) instead, for the whole machine; what else their files hold stays.",
 		Flags: []cli.Flag{
@@ -34,6 +39,9 @@ func initCommand() *cli.Command {
 			&cli.PathFlag{Name: "engine-config", Usage: "the engine's configuration `FILE`, where it is not docker's, containerd's or CRI-O's default", TakesFile: true},
 			&cli.PathFlag{Name: "runtime-path", Usage: "`FILE` to register; beside lazaret if not given", TakesFile: true},
 			&cli.StringFlag{Name: "podman-version", Usage: "write for podman `VERSION`, not for the installed one"},
+			&cli.BoolFlag{Name: "register-only", Usage: "register the runtime and do nothing else", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask: write config.toml where there is none", DisableDefaultText: true},
+			&cli.StringFlag{Name: "image", Usage: "also build the image `NAME`: " + strings.Join(images.Names(), ", ")},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show the change and touch nothing", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "uninstall", Usage: "remove the drop-in again", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "force", Usage: "replace or remove a drop-in that was changed by hand; a copy is kept", DisableDefaultText: true},
@@ -51,6 +59,9 @@ func runInit(c *cli.Context) error {
 		if _, err := podmanconf.ParseVersion(c.String("podman-version")); err != nil {
 			return usageError("lazaret init: --podman-version: %w", err)
 		}
+	}
+	if i := c.String("image"); i != "" && !slices.Contains(images.Names(), i) {
+		return usageError("lazaret init: --image %q: want one of %s", i, strings.Join(images.Names(), ", "))
 	}
 	env, err := hostenv.Detect(hostenv.Host())
 	if err != nil {
@@ -121,6 +132,10 @@ func runInit(c *cli.Context) error {
 	for _, m := range problems {
 		_, _ = fmt.Fprintf(c.App.ErrWriter, "lazaret: warning: %s\n", m) // a warning only
 	}
+	example := exampleConfig(change.Runtime)
+	if g := newGuide(c, env, example); g.wanted() && engine == install.Podman && !c.Bool("register-only") {
+		return errors.Join(p.err, g.run())
+	}
 	p.printf("\ncheck the machine:  lazaret doctor\n")
 	switch engine {
 	case install.Podman, install.Docker:
@@ -128,7 +143,7 @@ func runInit(c *cli.Context) error {
 	case install.Containerd:
 		p.printf("try it:             ctr run --rm -t --runc-binary %s IMAGE NAME sh\n", change.Runtime)
 	}
-	if example := exampleConfig(change.Runtime); example != "" {
+	if example != "" {
 		p.printf("configuration:      copy what you need of %s to %s\n", example, configPath(env))
 	}
 	return p.err

@@ -21,6 +21,7 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/console/terminal"
 	"github.com/lazaret-dev/lazaret/internal/fixedpath"
 	"github.com/lazaret-dev/lazaret/internal/sessionkey"
+	"github.com/lazaret-dev/lazaret/packaging/images"
 )
 
 // exitAborted is lazaret run's exit status when the developer has aborted at a
@@ -163,6 +164,9 @@ func (a *agentRun) findImage() error {
 	out, err := podmanAnswer(a.c.Context, "image", "inspect", "--format", "{{json .Config}}", "--", a.image)
 	if err != nil {
 		if _, eerr := podmanAnswer(a.c.Context, "image", "exists", "--", a.image); eerr != nil {
+			if name := images.ByReference(a.image); name != "" {
+				return fmt.Errorf("image %s of profile %q has not been built yet: lazaret image build %s", a.image, p, name)
+			}
 			return fmt.Errorf("image %s of profile %q is not in podman's storage: podman pull %s, or podman build -t %s", a.image, p, a.image, a.image)
 		}
 		return fmt.Errorf("look at image %s: %w", a.image, err)

@@ -13,6 +13,7 @@ _lazaret() {
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$cmd ${COMP_WORDS[i]}" in
             ' init') cmd='init' ;;
+            ' image') cmd='image' ;;
             ' run') cmd='run' ;;
             ' doctor') cmd='doctor' ;;
             ' status') cmd='status' ;;
@@ -31,6 +32,9 @@ _lazaret() {
             ' trust') cmd='trust' ;;
             ' completion') cmd='completion' ;;
             ' help') cmd='help' ;;
+            'image build') cmd='image build' ;;
+            'image update') cmd='image update' ;;
+            'image list') cmd='image list' ;;
             'net allow') cmd='net allow' ;;
             'net deny') cmd='net deny' ;;
             'net list') cmd='net list' ;;
@@ -78,6 +82,35 @@ _lazaret() {
             return
             ;;
         'init --podman-version')
+            return
+            ;;
+        'init --image')
+            return
+            ;;
+        'image build --base')
+            return
+            ;;
+        'image build --ca')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'image build --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'image update --base')
+            return
+            ;;
+        'image update --ca')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            return
+            ;;
+        'image update --config')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
             return
             ;;
         'run --image')
@@ -517,12 +550,50 @@ _lazaret() {
             if [[ $cur == -* ]]; then
                 words='--version --help -h'
             else
-                words='init run doctor status sessions stop review logs console domain net audit git state prune config trust completion help'
+                words='init image run doctor status sessions stop review logs console domain net audit git state prune config trust completion help'
             fi
             ;;
         'init')
             if [[ $cur == -* ]]; then
-                words='--scope --engine --engine-config --runtime-path --podman-version --dry-run --uninstall --force --help -h'
+                words='--scope --engine --engine-config --runtime-path --podman-version --register-only --yes -y --image --dry-run --uninstall --force --help -h'
+            else
+                words=''
+            fi
+            ;;
+        'image')
+            if [[ $cur == -* ]]; then
+                words='--help -h'
+            else
+                words='build update list'
+            fi
+            ;;
+        'image build')
+            if [[ $cur == -* ]]; then
+                words='--all --base --ca --config --no-cache --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'image update')
+            if [[ $cur == -* ]]; then
+                words='--dry-run --pin-only --base --ca --config --help -h'
+            else
+                words=''
+            fi
+            if [[ $cur != -* ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                return
+            fi
+            ;;
+        'image list')
+            if [[ $cur == -* ]]; then
+                words='--help -h'
             else
                 words=''
             fi

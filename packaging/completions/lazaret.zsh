@@ -7,6 +7,7 @@ _lazaret() {
     for word in ${words[2,CURRENT-1]}; do
         case "$cmd $word" in
             ' init') cmd='init' ;;
+            ' image') cmd='image' ;;
             ' run') cmd='run' ;;
             ' doctor') cmd='doctor' ;;
             ' status') cmd='status' ;;
@@ -25,6 +26,9 @@ _lazaret() {
             ' trust') cmd='trust' ;;
             ' completion') cmd='completion' ;;
             ' help') cmd='help' ;;
+            'image build') cmd='image build' ;;
+            'image update') cmd='image update' ;;
+            'image list') cmd='image list' ;;
             'net allow') cmd='net allow' ;;
             'net deny') cmd='net deny' ;;
             'net list') cmd='net list' ;;
@@ -59,6 +63,13 @@ _lazaret() {
         'init --engine-config') _files; return ;;
         'init --runtime-path') _files; return ;;
         'init --podman-version') _message 'VERSION'; return ;;
+        'init --image') _message 'NAME'; return ;;
+        'image build --base') _message 'DEBIAN'; return ;;
+        'image build --ca') _files; return ;;
+        'image build --config') _files; return ;;
+        'image update --base') _message 'DEBIAN'; return ;;
+        'image update --ca') _files; return ;;
+        'image update --config') _files; return ;;
         'run --image') _message 'IMAGE'; return ;;
         'run --config') _files; return ;;
         'sessions --last') _message 'N'; return ;;
@@ -175,7 +186,8 @@ _lazaret() {
                 '-h:show help'
             )
             items=(
-                'init:register lazaret as a runtime of podman or another engine'
+                'init:register lazaret as a runtime of podman or another engine, and set the rest up'
+                'image:build the agents'\'' images and keep them new'
                 'run:run an agent in the sandbox of the current directory'
                 'doctor:check whether this machine can run sandboxes'
                 'status:show the domains in use, their containers and sessions'
@@ -203,9 +215,60 @@ _lazaret() {
                 '--engine-config:the engine'\''s configuration FILE, where it is not docker'\''s, containerd'\''s or CRI-O'\''s default'
                 '--runtime-path:FILE to register; beside lazaret if not given'
                 '--podman-version:write for podman VERSION, not for the installed one'
+                '--register-only:register the runtime and do nothing else'
+                '--yes:do not ask: write config.toml where there is none'
+                '-y:do not ask: write config.toml where there is none'
+                '--image:also build the image NAME: claude, codex, gemini, opencode, shell'
                 '--dry-run:show the change and touch nothing'
                 '--uninstall:remove the drop-in again'
                 '--force:replace or remove a drop-in that was changed by hand; a copy is kept'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            ;;
+        'image')
+            flags=(
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+                'build:build a profile'\''s image'
+                'update:pin the newest versions, and build with them the images that are there'
+                'list:show the images with the versions that are pinned and built'
+            )
+            ;;
+        'image build')
+            flags=(
+                '--all:all of claude, codex, gemini, opencode, shell'
+                '--base:stand on the image DEBIAN, or on one that debootstrap makes, by the word debootstrap'
+                '--ca:also trust the PEM certificates of FILE, such as those of a company'\''s proxy'
+                '--config:also read FILE, above the other layers'
+                '--no-cache:build everything anew, with the newest packages of Debian'\''s'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'image update')
+            flags=(
+                '--dry-run:show what is newer and touch nothing'
+                '--pin-only:build nothing'
+                '--base:stand on the image DEBIAN, or on one that debootstrap makes, by the word debootstrap'
+                '--ca:also trust the PEM certificates of FILE, such as those of a company'\''s proxy'
+                '--config:also read FILE, above the other layers'
+                '--help:show help'
+                '-h:show help'
+            )
+            items=(
+            )
+            [[ $PREFIX == -* ]] || { _files; return }
+            ;;
+        'image list')
+            flags=(
                 '--help:show help'
                 '-h:show help'
             )

@@ -27,7 +27,7 @@ func layers() [][]string {
 		{"shim", "hooks", "internal/console", "internal/install", "internal/coordinator", "internal/doctor"},
 		{"internal/review"},
 		{"escalate", "netrouter", "internal/gitsentry", "internal/stateanchor", "internal/store", "internal/trust"},
-		{"spec", "internal/config", "internal/wire", "containers.conf.d"},
+		{"spec", "internal/config", "internal/wire", "containers.conf.d", "packaging/images"},
 	}
 }
 
