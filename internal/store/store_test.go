@@ -57,7 +57,9 @@ func TestRecordsComeBackInOrder(t *testing.T) {
 	root := t.TempDir()
 	s := openTest(t, root)
 	fill(t, s, 5)
-	for name, pager := range map[string]audit.Pager{"live": s.Page, "closed": func(chain string, after uint64) (audit.Page, error) { return ReadPage(root, chain, after) }} {
+	read := func(chain string, after uint64) (audit.Page, error) { return ReadPage(root, chain, after) }
+	for i, pager := range []audit.Pager{s.Page, read} {
+		name := []string{"live", "closed"}[i]
 		if name == "closed" {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)

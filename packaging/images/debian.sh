@@ -1,3 +1,4 @@
+#!/bin/sh
 # Makes a minimal Debian with debootstrap and prints it as a tar archive:
 #   podman unshare unshare --mount --propagation private sh -c "$(cat debian.sh)" debian SUITE [MIRROR]
 # It is made on memory in a mount namespace of its own, so that nothing is left of it.

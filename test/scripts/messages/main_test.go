@@ -61,6 +61,7 @@ func foreign() map[string]bool {
 		"graphDriverName: vfs":                    true,
 		".git":                                    true,
 		"podman cp":                               true,
+		"npm error … self-signed certificate":     true,
 		"podman info":                             true,
 		"sudo":                                    true,
 		"tty":                                     true,
