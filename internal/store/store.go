@@ -429,6 +429,11 @@ func open(o Options) (db *bbolt.DB, heads *headFile, err error) {
 			}
 		}
 	}()
+	if unborn(o.Root) {
+		if err = os.Truncate(path, 0); err != nil { // bbolt makes an empty one anew
+			return nil, heads, fmt.Errorf("open %s: %w", path, err)
+		}
+	}
 	if db, err = openFile(path, false); err != nil {
 		return nil, heads, err
 	}
@@ -443,6 +448,25 @@ func open(o Options) (db *bbolt.DB, heads *headFile, err error) {
 		return db, heads, fmt.Errorf("open %s: %w", path, err)
 	}
 	return db, heads, nil
+}
+
+// bornPages is what bbolt writes of a new file before anything is put into it.
+const bornPages = 4
+
+// unborn tells that a full disk or a SIGKILL has left a file that was never a whole
+// store. One with less than it begins with, of which no record is known, had none.
+func unborn(root string) bool {
+	fi, err := os.Lstat(filepath.Join(root, File))
+	if err != nil || !fi.Mode().IsRegular() || fi.Size() >= int64(bornPages*os.Getpagesize()) {
+		return false
+	}
+	known, err := readHeads(root)
+	for _, h := range known {
+		if h.Seq > 0 {
+			return false
+		}
+	}
+	return err == nil || fi.Size() == 0
 }
 
 // Remove removes a closed store.
