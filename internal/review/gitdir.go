@@ -55,6 +55,11 @@ func gitDirs() map[string]rule {
 // maxModules bounds how deep git directories of submodules lie in each other.
 const maxModules = 32
 
+// tooDeep tells of a directory of a git directory that no git makes so deep.
+func (w *walker) tooDeep(rel string) {
+	w.incomplete(fmt.Sprintf("%.200s is too deep in a git directory to be looked at", w.key(rel)))
+}
+
 // dotGit notes a .git of the working tree, in whatever spelling.
 func (w *walker) dotGit(fd int, rel string, e entry) {
 	switch e.typ {
@@ -189,6 +194,8 @@ func (w *walker) gitTree(rel string, r *rule, depth int) {
 		switch at := join(rel, e.name); {
 		case e.typ == unix.DT_DIR && depth < maxModules:
 			w.gitTree(at, r, depth+1)
+		case e.typ == unix.DT_DIR:
+			w.tooDeep(at)
 		case r.kind == KindHooks && strings.HasSuffix(e.name, ".sample"): // git runs no such name
 		default:
 			w.gitFile(at, r, maxFile)
@@ -199,7 +206,11 @@ func (w *walker) gitTree(rel string, r *rule, depth int) {
 // gitDirsIn looks for git directories below one that holds those of submodules or
 // of linked worktrees.
 func (w *walker) gitDirsIn(rel string, depth int) {
-	if depth > maxModules || w.names > maxNames {
+	if depth > maxModules {
+		w.tooDeep(rel)
+		return
+	}
+	if w.names > maxNames {
 		return
 	}
 	fd, err := w.beneath(rel, unix.O_RDONLY|unix.O_DIRECTORY)

@@ -64,7 +64,7 @@ type Snapshot struct {
 	Taken      time.Time
 	Facts      map[string]Fact
 	Incomplete string   // why something was not looked at, "" for nothing
-	Unread     []string // directories that could not be listed
+	Unread     []string // directories that could not be listed, each once
 	Placed     []string // paths in the tree that git's configuration names, there or not
 }
 
@@ -82,6 +82,9 @@ type Options struct {
 	// Known are facts of an earlier snapshot: what has not changed since is not read
 	// again.
 	Known map[string]Fact
+	// Placed are what git's configuration named then. It may name them again, once an
+	// agent's change of it is taken back.
+	Placed []string
 }
 
 // For are the options for a working tree of the user uid's: its git directories are
@@ -211,16 +214,30 @@ func (w *walker) followAll(ctx context.Context) {
 // places notes what git's configuration names in the tree, wherever that is. Of one
 // that git cannot read it obeys nothing, and that it was changed is a fact of its own.
 func (w *walker) places() {
-	if w.Config == nil {
-		return
+	var found gitconf.Places
+	if w.Config != nil {
+		found, _ = gitconf.Find(*w.Config)
 	}
-	found, _ := gitconf.Find(*w.Config)
+	hooks, file := &rule{kind: KindHooks, why: whyPlaced}, &rule{kind: KindGit, why: whyPlaced}
 	for _, p := range found.Hooks {
-		w.place(p, &rule{kind: KindHooks, why: whyPlaced})
+		w.place(p, hooks)
 	}
 	for _, p := range slices.Concat(found.Files, found.Programs) {
-		w.place(p, &rule{kind: KindGit, why: whyPlaced})
+		w.place(p, file)
 	}
+	now := w.snap.Placed
+	for _, p := range w.Placed {
+		if slices.Contains(now, p) {
+			continue
+		}
+		r := file
+		if fd, err := w.beneath(p, unix.O_PATH|unix.O_DIRECTORY); err == nil {
+			_ = unix.Close(fd) // only looked for
+			r = hooks
+		}
+		w.place(p, r)
+	}
+	w.snap.Placed = now
 }
 
 // place notes what is at a path of the tree. Of directories only those of hooks
@@ -250,11 +267,40 @@ func (w *walker) incomplete(why string) {
 const maxUnread = 1000
 
 func (w *walker) unread(rel string) {
-	if len(w.snap.Unread) == maxUnread {
+	key := w.key(rel)
+	switch {
+	case slices.Contains(w.snap.Unread, key):
+		return
+	case len(w.snap.Unread) == maxUnread:
 		w.incomplete(fmt.Sprintf("more than %d directories cannot be read", maxUnread))
 		return
 	}
-	w.snap.Unread = append(w.snap.Unread, w.key(rel))
+	w.snap.Unread = append(w.snap.Unread, key)
+	w.shut(rel)
+}
+
+const whyShut = "it cannot be listed, so nobody knows what tools that are told a name find in it"
+
+// shut notes a directory that cannot be listed where something in it may be obeyed
+// all the same: whoever may enter it finds files by their names, and its owner may
+// open it again. What is another user's and closed is of no use to any tool.
+func (w *walker) shut(rel string) {
+	fd, err := w.beneath(rel, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(fd) }() // only looked at
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || int(st.Uid) != os.Geteuid() && unix.Faccessat(fd, ".", unix.X_OK, unix.AT_EACCESS) != nil {
+		return
+	}
+	f := statFact(&st)
+	f.Kind, f.Why = KindMode, whyShut
+	key := w.key(rel)
+	if key == "" {
+		key = "."
+	}
+	w.snap.Facts[key] = f
 }
 
 func (w *walker) goesOn(ctx context.Context) bool {
@@ -372,12 +418,12 @@ func (w *walker) dir(d dir) {
 	w.names += len(all)
 	has := map[string]bool{}
 	for _, e := range all {
-		switch e.name {
-		case "HEAD", "objects", "refs", "commondir":
-			has[e.name] = true
+		switch fold := lower(e.name); fold {
+		case "head", "objects", "refs", "commondir":
+			has[fold] = true
 		}
 	}
-	if has["HEAD"] && (has["objects"] && has["refs"] || has["commondir"]) {
+	if has["head"] && (has["objects"] && has["refs"] || has["commondir"]) {
 		w.gitDir(d.rel, whyBare)
 	}
 	programs := d.rel == "" || programDirs(path.Base(d.rel))
