@@ -189,7 +189,7 @@ func printReview(w io.Writer, v *reviewView, accepted bool) error {
 				}
 				p.printf("  %-8s %s\n", g.Change, config.Printable(g.Path))
 				for _, d := range g.Details {
-					p.printf("             %s\n", config.Printable(d))
+					p.printf("             %s\n", clipped(d))
 				}
 			}
 		}
@@ -250,6 +250,18 @@ func summaryLine(v *reviewView, usual string) string {
 		more = fmt.Sprintf(" and %d more", n-len(names))
 	}
 	return fmt.Sprintf("look at what tools on this host run or obey before you use them here: %s%s (lazaret review%s)", strings.Join(names, ", "), more, flag)
+}
+
+// maxDetail bounds the bytes of one detail on a terminal.
+const maxDetail = 300
+
+// clipped is a detail, which ends with what has become of it.
+func clipped(s string) string {
+	more := ""
+	if len(s) > maxDetail {
+		s, more = s[:maxDetail/2], "…"+config.Printable(s[len(s)-maxDetail/2:])
+	}
+	return config.Printable(s) + more
 }
 
 // shortened is text of an agent's for a line that it must not fill.

@@ -127,6 +127,11 @@ func TestReviewThatIsNotWhole(t *testing.T) {
 	if got, want := summaryLine(v, "claude"), `what tools on this host run or obey may have changed, and not everything is known: there was no time\x1b[2K (lazaret review)`; got != want {
 		t.Errorf("summary %q, want %q", got, want)
 	}
+	v.Reports[0].Findings = []review.Finding{{Path: "package.json", Details: []string{strings.Repeat("\u202e", 1<<20) + " added"}}}
+	var text bytes.Buffer
+	if err := printReview(&text, v, false); err != nil || text.Len() > 4000 || !strings.Contains(text.String(), " added\n") {
+		t.Errorf("printed %d bytes, %v", text.Len(), err)
+	}
 	v.Reports[0].Findings = []review.Finding{{Path: strings.Repeat("\u202e", 4000) + "/Makefile", Change: review.Added}}
 	if got := summaryLine(v, "claude"); len(got) > 300 || !strings.Contains(got, "/Makefile (lazaret review)") || strings.Contains(got, "\u202e") {
 		t.Errorf("summary %q", got)

@@ -109,7 +109,7 @@ func (w *walker) gitDir(rel, why string) {
 	if key == "" {
 		key = "."
 	}
-	w.snap.Facts[key+"/"] = f
+	w.keep(key+"/", f)
 	w.gitDirBelow(rel, 0)
 }
 
@@ -149,7 +149,7 @@ func (w *walker) gitFile(rel string, r *rule, limit int64) {
 	if f.Mode&unix.S_IFMT == unix.S_IFLNK && r.why != whyPlaced {
 		f.Why = whyFakeLink
 	}
-	w.snap.Facts[w.key(rel)] = f
+	w.keep(w.key(rel), f)
 }
 
 // gitIndex notes what the index hides.
@@ -191,6 +191,9 @@ func (w *walker) gitTree(rel string, r *rule, depth int) {
 	}
 	w.names += len(all)
 	for _, e := range all {
+		if !w.goesOn() {
+			return
+		}
 		switch at := join(rel, e.name); {
 		case e.typ == unix.DT_DIR && depth < maxModules:
 			w.gitTree(at, r, depth+1)
@@ -210,9 +213,6 @@ func (w *walker) gitDirsIn(rel string, depth int) {
 		w.tooDeep(rel)
 		return
 	}
-	if w.names > maxNames {
-		return
-	}
 	fd, err := w.beneath(rel, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		if !gone(err) {
@@ -227,6 +227,9 @@ func (w *walker) gitDirsIn(rel string, depth int) {
 	}
 	w.names += len(all)
 	for _, e := range all {
+		if !w.goesOn() {
+			return
+		}
 		if e.typ != unix.DT_DIR {
 			continue
 		}

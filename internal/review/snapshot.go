@@ -28,6 +28,8 @@ const (
 	// maxNames and maxFacts bound one look at a working tree.
 	maxNames = 3_000_000
 	maxFacts = 50_000
+	// maxKept bounds what is kept of their names, links and parts, in bytes.
+	maxKept = 32 << 20
 	// maxFile is how many bytes of a file are read; a larger one counts by its size
 	// and its time of change.
 	maxFile = 4 << 20
@@ -117,12 +119,15 @@ type walker struct {
 	rules  *matcher
 	snap   *Snapshot
 	names  int
+	kept   int
 	buf    []byte
 	todo   []dir
 	links  []link // to look at after the directories
 	via    string // the one that is being followed, "" for none
 	// host remembers which names are programs of the host.
 	host map[string]bool
+	// late is why there is no time left, nil while there is.
+	late func() error
 }
 
 // dir is a directory to look at.
@@ -149,24 +154,24 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 	}
 	defer func() { _ = unix.Close(root) }() // only looked through
 	w := &walker{
-		Options: o, root: root, rules: newMatcher(table()), buf: make([]byte, 64<<10), host: map[string]bool{},
+		Options: o, root: root, rules: newMatcher(table()), buf: make([]byte, 64<<10), host: map[string]bool{}, late: ctx.Err,
 		snap: &Snapshot{Taken: time.Now(), Facts: map[string]Fact{}},
 	}
-	for w.todo = []dir{{}}; len(w.todo) > 0 && w.goesOn(ctx); {
+	for w.todo = []dir{{}}; len(w.todo) > 0 && w.goesOn(); {
 		d := w.todo[len(w.todo)-1]
 		w.todo = w.todo[:len(w.todo)-1]
 		w.dir(d)
 	}
-	w.followAll(ctx)
+	w.followAll()
 	for _, g := range slices.Compact([]string{o.GitDir, o.CommonDir}) {
-		if g == "" || !w.goesOn(ctx) {
+		if g == "" || !w.goesOn() {
 			continue
 		}
 		if err := w.outside(g, g != o.GitDir); err != nil {
 			w.incomplete(fmt.Sprintf("git directory %s: %v", g, err))
 		}
 	}
-	if w.goesOn(ctx) {
+	if w.goesOn() {
 		w.places()
 	}
 	return w.snap, nil
@@ -174,9 +179,9 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 
 // followAll looks at what links of the tree stand for within it, under the rules of
 // the links' names, each once.
-func (w *walker) followAll(ctx context.Context) {
+func (w *walker) followAll() {
 	seen := map[string]bool{}
-	for i := 0; i < len(w.links) && w.goesOn(ctx); i++ {
+	for i := 0; i < len(w.links) && w.goesOn(); i++ {
 		l := w.links[i]
 		real, err := filepath.EvalSymlinks(filepath.Join(w.Tree, l.rel))
 		if err != nil {
@@ -196,7 +201,7 @@ func (w *walker) followAll(ctx context.Context) {
 		seen[rel+"\x00"+why], w.via = true, l.rel
 		if fd, err := w.beneath(rel, unix.O_PATH|unix.O_DIRECTORY); err == nil {
 			_ = unix.Close(fd) // only looked for
-			for w.todo = []dir{{rel: rel, fold: l.fold, rule: l.rule}}; len(w.todo) > 0 && w.goesOn(ctx); {
+			for w.todo = []dir{{rel: rel, fold: l.fold, rule: l.rule}}; len(w.todo) > 0 && w.goesOn(); {
 				d := w.todo[len(w.todo)-1]
 				w.todo = w.todo[:len(w.todo)-1]
 				w.dir(d)
@@ -300,17 +305,19 @@ func (w *walker) shut(rel string) {
 	if key == "" {
 		key = "."
 	}
-	w.snap.Facts[key] = f
+	w.keep(key, f)
 }
 
-func (w *walker) goesOn(ctx context.Context) bool {
+func (w *walker) goesOn() bool {
 	switch {
-	case ctx.Err() != nil:
+	case w.late() != nil:
 		w.incomplete("there was no time to look at everything")
 	case w.names > maxNames:
 		w.incomplete(fmt.Sprintf("there are more than %d files", maxNames))
 	case len(w.snap.Facts) > maxFacts:
 		w.incomplete(fmt.Sprintf("there are more than %d files of the kinds that count", maxFacts))
+	case w.kept > maxKept:
+		w.incomplete(fmt.Sprintf("the names of what counts have more than %d MiB", maxKept>>20))
 	default:
 		return true
 	}
@@ -347,7 +354,7 @@ type entry struct {
 
 // list reads a directory.
 func (w *walker) list(fd int) (all []entry, err error) {
-	for {
+	for w.names+len(all) <= maxNames {
 		n, err := unix.Getdents(fd, w.buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
@@ -376,6 +383,7 @@ func (w *walker) list(fd int) (all []entry, err error) {
 			all = append(all, e)
 		}
 	}
+	return all, nil // more than are looked at, which goesOn tells
 }
 
 func join(dir, name string) string {
@@ -428,6 +436,9 @@ func (w *walker) dir(d dir) {
 	}
 	programs := d.rel == "" || programDirs(path.Base(d.rel))
 	for _, e := range all {
+		if !w.goesOn() {
+			return
+		}
 		fold := lower(e.name)
 		rel := join(d.rel, e.name)
 		if dotgit.Is(e.name) {
@@ -496,6 +507,15 @@ func (w *walker) onHost(name string) bool {
 	return is
 }
 
+// keep notes a fact.
+func (w *walker) keep(key string, f Fact) {
+	w.kept += len(key) + len(f.Link)
+	for k, v := range f.Parts {
+		w.kept += len(k) + len(v)
+	}
+	w.snap.Facts[key] = f
+}
+
 // fact notes what is at a name in a directory.
 func (w *walker) fact(fd int, rel, name string, r *rule) {
 	if _, known := w.snap.Facts[rel]; known {
@@ -508,7 +528,7 @@ func (w *walker) fact(fd int, rel, name string, r *rule) {
 	if f.Mode&unix.S_IFMT == unix.S_IFLNK && w.leaves(rel, f.Link) {
 		f.Kind, f.Why = KindLink, whyLink
 	}
-	w.snap.Facts[rel] = f
+	w.keep(rel, f)
 }
 
 // read is the fact of a name in a directory; there is false for none.
@@ -596,7 +616,7 @@ func (w *walker) link(fd int, rel, name string) {
 	f := statFact(&st)
 	if f.Link = readlink(fd, name); f.Mode&unix.S_IFMT == unix.S_IFLNK && w.leaves(rel, f.Link) {
 		f.Kind, f.Why = KindLink, whyLink
-		w.snap.Facts[rel] = f
+		w.keep(rel, f)
 	}
 }
 
@@ -628,5 +648,5 @@ func (w *walker) setID(fd int, rel, name string) {
 	}
 	f := statFact(&st)
 	f.Kind, f.Why = KindMode, "whoever runs it has the rights of its owner or group"
-	w.snap.Facts[rel] = f
+	w.keep(rel, f)
 }
