@@ -2,10 +2,14 @@ package review_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/review"
 )
@@ -78,6 +82,56 @@ func TestKeptIsBounded(t *testing.T) {
 	if kept > 40<<20 {
 		t.Errorf("%d bytes are kept", kept)
 	}
+}
+
+// Directories that wait do not fill memory by how deep they lie.
+func TestManyDeepDirectories(t *testing.T) { //nolint:paralleltest // measures memory
+	tr := newTree(t, nil)
+	at, err := unix.Open(tr.dir, unix.O_PATH, 0)
+	for i := 0; err == nil && i < 15; i++ {
+		name := strings.Repeat("d", 250)
+		if err = unix.Mkdirat(at, name, 0o755); err == nil {
+			below, operr := unix.Openat(at, name, unix.O_PATH, 0)
+			err = errors.Join(operr, unix.Close(at))
+			at = below
+		}
+	}
+	const many = 10_000
+	for i := 0; err == nil && i < many; i++ {
+		err = unix.Mkdirat(at, fmt.Sprint(i), 0o755)
+	}
+	if err := errors.Join(err, unix.Close(at)); err != nil {
+		t.Fatal(err)
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	most, calls := uint64(0), 0
+	if _, err := review.Take(asked{t.Context(), func() {
+		if calls++; calls == many+50 { // all of them wait
+			most = heap()
+		}
+	}}, review.Options{Tree: tr.dir}); err != nil {
+		t.Fatal(err)
+	}
+	if most == 0 || most > before+16<<20 {
+		t.Errorf("%d bytes more are in use, after %d looks at the time", int64(most)-int64(before), calls) //nolint:gosec // small
+	}
+}
+
+// asked is a context that tells when somebody looks whether its time is over.
+type asked struct {
+	context.Context
+	tell func()
+}
+
+func (a asked) Err() error {
+	a.tell()
+	return nil
 }
 
 // soon is a context whose time is over once somebody has looked so often.

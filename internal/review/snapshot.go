@@ -132,8 +132,10 @@ type walker struct {
 
 // dir is a directory to look at.
 type dir struct {
-	rel   string // "" for the top
+	rel   string // "" for the top; without name while it waits: many may wait in one
 	fold  string // rel in lower case
+	name  string // "" once it is at the end of rel
+	lower string // name in lower case
 	rule  *rule  // of all that is in it
 	alien bool   // below a directory of dependencies
 }
@@ -411,6 +413,9 @@ func foldings() *strings.Replacer {
 
 // dir looks at one directory of the working tree.
 func (w *walker) dir(d dir) {
+	if d.name != "" {
+		d.rel, d.fold, d.name = join(d.rel, d.name), join(d.fold, d.lower), ""
+	}
 	fd, err := w.beneath(d.rel, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		if !gone(err) {
@@ -446,7 +451,7 @@ func (w *walker) dir(d dir) {
 			continue
 		}
 		if e.typ == unix.DT_DIR {
-			below := dir{rel: rel, fold: join(d.fold, fold), rule: d.rule, alien: d.alien || dependencies(fold)}
+			below := dir{rel: d.rel, fold: d.fold, name: e.name, lower: fold, rule: d.rule, alien: d.alien || dependencies(fold)}
 			if r := w.rules.dir(d.fold, fold); r != nil && !below.alien {
 				below.rule = r
 			}
