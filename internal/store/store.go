@@ -388,10 +388,12 @@ func letGo(db *bbolt.DB, tx *bbolt.Tx) {
 }
 
 func entry(k, v []byte) audit.Entry {
-	if len(k) != 8 {
-		return audit.Entry{Damage: fmt.Sprintf("its key %.64x is not a number", k)}
+	var number [8]byte
+	copy(number[:], k)
+	seq := binary.BigEndian.Uint64(number[:]) // of another key, what it stands among
+	if len(k) != len(number) {
+		return audit.Entry{Record: audit.Record{Seq: seq}, Damage: fmt.Sprintf("its key %.64x is not a number", k)}
 	}
-	seq := binary.BigEndian.Uint64(k)
 	r, err := audit.Decode(v)
 	if err == nil && r.Seq != seq {
 		err = fmt.Errorf("it is number %d by itself", r.Seq)
