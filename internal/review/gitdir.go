@@ -3,6 +3,7 @@ package review
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -169,7 +170,20 @@ func (w *walker) gitIndex(rel string) {
 			return data, nil
 		})
 	}
+	r.afresh = w.splits(rel)
 	w.gitFile(join(rel, "index"), r, maxIndex)
+}
+
+// splits tells whether a git directory has a file beside its index that this may
+// refer to: git takes entries from that, whose change the index does not show.
+func (w *walker) splits(rel string) bool {
+	fd, err := w.beneath(rel, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }() // only read
+	all, _ := w.list(fd)                  // what cannot be listed is told already
+	return slices.ContainsFunc(all, func(e entry) bool { return strings.HasPrefix(e.name, "sharedindex.") })
 }
 
 // gitTree notes all files below a directory of a git directory.

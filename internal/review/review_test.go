@@ -1,6 +1,7 @@
 package review_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -314,6 +315,39 @@ func TestPlacesOfGitConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.wants()
+}
+
+// Entries that a split index has elsewhere are read there, though the index itself is
+// as it was.
+func TestSplitIndex(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t, nil)
+	tr.sh("git init -q . && git add -A && git commit -qm one && git update-index --split-index")
+	shared, err := filepath.Glob(tr.path(".git/sharedindex.*"))
+	if err != nil || len(shared) == 0 {
+		t.Fatalf("%q, %v", shared, err)
+	}
+	time.Sleep(2500 * time.Millisecond) // a younger one is read again anyhow
+	tr.begin()
+	tr.wants()
+	for _, name := range shared {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := bytes.Index(data, []byte("src/main.go")); at > 2 {
+			data[at-2] |= 0x80 // assume-unchanged
+		}
+		if err := os.Chmod(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := found(tr.look()); len(got) != 1 || !strings.HasPrefix(got[0], "changed .git/index (git): ") {
+		t.Errorf("found %q", got)
+	}
 }
 
 // What the configuration named before the agent had it stays looked at while his

@@ -549,7 +549,7 @@ func (w *walker) read(fd int, rel, name string, r *rule, limit int64) (f Fact, t
 		f.Link = readlink(fd, name)
 	case unix.S_IFREG:
 		known, is := w.Known[rel]
-		if is && (known.Digest != "" || known.Parts != nil) && unchanged(known, f) {
+		if is && !r.afresh && (known.Digest != "" || known.Parts != nil) && unchanged(known, f) {
 			f.Digest, f.Parts = known.Digest, known.Parts
 			return f, true
 		}
