@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -64,6 +65,7 @@ type job struct {
 	event audit.Event
 	done  func(error)
 	later bool // done may wait for a lull
+	flush bool // there is no event: what came before is to be on the disk
 }
 
 // Store writes records on a worker of its own. Its methods may be called at the
@@ -109,12 +111,12 @@ func (s *Store) Ready() error {
 // not nil, is called from another goroutine once the record is on the disk, with
 // nil, or with why it is not. The order of calls is that of the records.
 func (s *Store) Append(e audit.Event, done func(error)) {
-	s.append(job{audit.Main, e, done, done == nil})
+	s.append(job{chain: audit.Main, event: e, done: done, later: done == nil})
 }
 
 // Later is Append for an event that need not be on the disk before the next that is
 // waited for; that comes within a fifth of a second.
-func (s *Store) Later(e audit.Event, done func(error)) { s.append(job{audit.Main, e, done, true}) }
+func (s *Store) Later(e audit.Event, done func(error)) { s.append(job{chain: audit.Main, event: e, done: done, later: true}) }
 
 // AppendEgress records a decision of the network. One that comes while the disk
 // does not keep up is counted, and the count recorded later.
@@ -123,7 +125,7 @@ func (s *Store) AppendEgress(e audit.Event) {
 		s.lost[audit.Egress].Add(1)
 		return
 	}
-	s.append(job{audit.Egress, e, nil, true})
+	s.append(job{chain: audit.Egress, event: e, later: true})
 }
 
 // Behind reports whether the disk does not keep up: nobody should begin then what
@@ -139,7 +141,10 @@ func (s *Store) append(j job) {
 	}
 	s.sending.RLock()
 	defer s.sending.RUnlock()
-	err := j.event.Check()
+	var err error
+	if !j.flush {
+		err = j.event.Check()
+	}
 	if err == nil && s.closed {
 		err = ErrClosed
 	}
@@ -150,6 +155,10 @@ func (s *Store) append(j job) {
 		default:
 			err = ErrFull
 		}
+	}
+	if j.flush {
+		go j.done(err)
+		return
 	}
 	s.failed([]job{j}, err)
 }
@@ -193,7 +202,7 @@ func (s *Store) work() {
 	for j := range s.jobs {
 		batch := s.collect(j)
 		err := s.openErr
-		if err == nil {
+		if err == nil && slices.ContainsFunc(batch, func(j job) bool { return !j.flush }) {
 			err = s.write(batch)
 		}
 		if err != nil {
@@ -255,6 +264,9 @@ func (s *Store) write(batch []job) error {
 				heads[chain] = h
 			}
 			for _, j := range batch {
+				if j.flush {
+					continue
+				}
 				if err := put(tx, j.chain, heads, j.event); err != nil {
 					return err
 				}
@@ -345,11 +357,15 @@ func lastOf(tx *bbolt.Tx, chain string) (h audit.Head, err error) {
 
 const aside = "keep it for a look and move it out of the Domain Root, for a new one to be made"
 
-// Page reads the part of a chain that comes after a sequence number.
+// Page reads the part of a chain that comes after a sequence number, of all that was
+// appended before.
 func (s *Store) Page(chain string, after uint64) (audit.Page, error) {
 	if err := s.Ready(); err != nil {
 		return audit.Page{}, err
 	}
+	written := make(chan struct{})
+	s.append(job{flush: true, done: func(error) { close(written) }}) // what cannot be written is told by a record later
+	<-written
 	return page(s.db, s.o.Root, chain, after)
 }
 

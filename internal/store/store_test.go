@@ -90,6 +90,18 @@ func TestRecordsComeBackInOrder(t *testing.T) {
 	}
 }
 
+// Who asks sees all that has happened before, also what nobody waits for.
+func TestPageHasAllThatWasAppended(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	for i := range 50 {
+		s.Append(event(audit.NetworkChanged, i), nil)
+		p, err := s.Page(audit.Main, 0)
+		if err != nil || len(p.Entries) != i+1 {
+			t.Fatalf("%d of %d records, %v", len(p.Entries), i+1, err)
+		}
+	}
+}
+
 func TestNewerSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	root := closedStore(t, 1)
