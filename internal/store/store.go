@@ -116,7 +116,9 @@ func (s *Store) Append(e audit.Event, done func(error)) {
 
 // Later is Append for an event that need not be on the disk before the next that is
 // waited for; that comes within a fifth of a second.
-func (s *Store) Later(e audit.Event, done func(error)) { s.append(job{chain: audit.Main, event: e, done: done, later: true}) }
+func (s *Store) Later(e audit.Event, done func(error)) {
+	s.append(job{chain: audit.Main, event: e, done: done, later: true})
+}
 
 // AppendEgress records a decision of the network. One that comes while the disk
 // does not keep up is counted, and the count recorded later.
