@@ -67,7 +67,7 @@ func TestNothingLeaksIntoTheSandbox(t *testing.T) {
 
 		// What the sandbox sees of Lazaret.
 		sh := func(script string) harness.Result { return w.rt("exec", id, "sh", "-c", script) }
-		if got := sh("ls -a /run/lazaret").OK(t); strings.TrimPrefix(got, ".\n..\n") != "bin\ncerts\nescalate\nescalate.sock\nguard\nsbin\nsocket\nterminfo" {
+		if got := sh("ls -a /run/lazaret").OK(t); strings.TrimPrefix(got, ".\n..\n") != "bin\ncerts\nescalate\nescalate.sock\ngitconfig\ngitconfig.guarded\nguard\nsbin\nsocket\nterminfo" {
 			t.Errorf("/run/lazaret holds %q", got)
 		}
 		if got := sh("cd /run/lazaret && ls bin guard sbin").OK(t); got != "bin:\ngit\n\nguard:\nrefusals\n\nsbin:\nlazaret-escalate" {
@@ -75,7 +75,7 @@ func TestNothingLeaksIntoTheSandbox(t *testing.T) {
 		}
 		sh("cmp /run/lazaret/escalate /usr/local/bin/lazaret-escalate").OK(t) // a login shell's PATH
 		for _, try := range []string{
-			"echo x >/run/lazaret/x", "rm /run/lazaret/escalate", "mv /run/lazaret/escalate /tmp/", "echo x >/run/lazaret/escalate",
+			"echo x >/run/lazaret/x", "echo x >>/run/lazaret/gitconfig", "rm /run/lazaret/gitconfig.guarded", "rm /run/lazaret/escalate", "mv /run/lazaret/escalate /tmp/", "echo x >/run/lazaret/escalate",
 			"echo x >/usr/local/bin/lazaret-escalate", "rm /usr/local/bin/lazaret-escalate", "mkdir /run/lazaret/terminfo/z",
 			"rm /run/lazaret/socket/escalate.sock", "rm /run/lazaret/escalate.sock", "echo x >/run/lazaret/certs/client.pem", "touch /run/lazaret/certs/x", "touch /run/lazaret/socket/x",
 		} {
