@@ -98,8 +98,8 @@ together: setup-tools ## host and sandbox use one repository at the same time, f
 clients: setup-tools ## apt-get, npm, git, curl, Python, Node, Go and Java through the filtered network
 	GO='$(GO)' LAZARET_TEST_CLIENTS=1 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 60m -parallel 2 -v -run TestClients ./test/e2e/network
 
-engines: setup ## docker and containerd with lazaret as a runtime, which it installs
-	command -v dockerd containerd >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends docker.io containerd
+engines: ## docker and containerd with lazaret as a runtime, which it installs
+	@GO='$(GO)' test/scripts/setup.sh --also docker.io containerd
 	GO='$(GO)' LAZARET_TEST_ENGINES=1 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 30m -v ./test/e2e/engines
 
 agents: setup ## the agents' images, and the real programs in them (needs Debian's mirror and npm's registry)
@@ -139,7 +139,8 @@ dist: ## deb, rpm, archives, SBOM and release notes for amd64 and arm64, into di
 reproduce: ## dist twice, from two directories, and the bytes compared
 	@GO='$(GO)' VERSION='$(VERSION)' packaging/reproduce.sh
 
-test-packages: setup ## install, use, upgrade, remove and purge the packages in clean Debian trees (SUITES; ALONE=1)
+test-packages: ## install, use, upgrade, remove and purge the packages in clean Debian trees (SUITES; ALONE=1)
+	@GO='$(GO)' test/scripts/setup.sh --also rpm
 	GO='$(GO)' ALONE='$(ALONE)' test/scripts/packages.sh
 
 clean: ## remove what was built here
