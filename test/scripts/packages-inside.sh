@@ -37,7 +37,7 @@ if [[ -z $alone ]]; then
 	for p in podman runc uidmap; do
 		[[ $(dpkg-query -W -f '${db:Status-Abbrev}' "$p") == ii* ]] || die "$p did not come with it"
 	done
-	ok "apt installs it with what it depends on: $(podman --version), $(dpkg-query -W -f '${Package} ' passt slirp4netns 2>/dev/null || true)"
+	ok "apt installs it with what it depends on: $(podman --version), $(dpkg-query -W -f '${db:Status-Abbrev}${Package} ' passt slirp4netns 2>/dev/null || true)"
 fi
 [[ $(lazaret --version) == *0.0.1* ]] || die "version: $(lazaret --version)"
 lazaret-runtime --version >/dev/null || die "lazaret-runtime does not run"
