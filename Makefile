@@ -5,7 +5,8 @@ GO      ?= $(shell command -v go 2>/dev/null || echo /usr/local/go/bin/go)
 # one by itself. TOOLCHAIN=local builds with whatever is installed.
 TOOLCHAIN ?= go1.26.10
 export GOTOOLCHAIN := $(TOOLCHAIN)
-GOARCH  ?= $(shell $(GO) env GOARCH)
+# What make only asks is asked of the Go that is there: none is fetched for it.
+GOARCH  ?= $(shell GOTOOLCHAIN=local $(GO) env GOARCH 2>/dev/null)
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
@@ -23,7 +24,7 @@ GOBUILD      = CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) $(GO) build -trimpath -
 EARLY       := lazaret-runtime lazaret-escalate
 
 # bin/ holds this machine's binaries, bin/<arch>/ another architecture's.
-HOST_ARCH := $(shell $(GO) env GOHOSTARCH)
+HOST_ARCH := $(shell GOTOOLCHAIN=local $(GO) env GOHOSTARCH 2>/dev/null)
 BIN        = bin$(if $(filter-out $(HOST_ARCH),$(GOARCH)),/$(GOARCH))
 
 FUZZTIME ?= 30s
@@ -43,6 +44,9 @@ CHAOS_ROUNDS ?= 25
 .PHONY: build build-all install uninstall test unit e2e fuzz lint vet vuln bench demo together clients agents attacks flood kills everyday posix tree engines record dist reproduce test-packages setup setup-tools clean help
 
 build: ## the six static binaries, into bin/ (GOARCH=arm64: into bin/arm64/)
+	@have=$$(GOTOOLCHAIN=local $(GO) version 2>/dev/null | cut -d' ' -f3); case $${have:=missing} in \
+	missing | go1.[0-9] | go1.[0-9].* | go1.1[0-9] | go1.1[0-9].* | go1.20 | go1.20.*) \
+		echo "Go 1.21 or newer is needed, and $(GO) is $$have: see docs/install.md, or name another one by GO=" >&2; exit 1 ;; esac
 	@mkdir -p $(BIN)
 	$(call GOBUILD,) -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(EARLY) lazaret-netrouter,$(BINARIES)))
 	$(call GOBUILD,) -tags nethttpomithttp2 -o $(BIN)/ ./cmd/lazaret-netrouter
@@ -98,8 +102,8 @@ together: setup-tools ## host and sandbox use one repository at the same time, f
 clients: setup-tools ## apt-get, npm, git, curl, Python, Node, Go and Java through the filtered network
 	GO='$(GO)' LAZARET_TEST_CLIENTS=1 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 60m -parallel 2 -v -run TestClients ./test/e2e/network
 
-engines: setup ## docker and containerd with lazaret as a runtime, which it installs
-	command -v dockerd containerd >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends docker.io containerd
+engines: ## docker and containerd with lazaret as a runtime, which it installs
+	@GO='$(GO)' test/scripts/setup.sh --also docker.io containerd
 	GO='$(GO)' LAZARET_TEST_ENGINES=1 test/scripts/with-prefix.sh $(GO) test -count=1 -timeout 30m -v ./test/e2e/engines
 
 agents: setup ## the agents' images, and the real programs in them (needs Debian's mirror and npm's registry)
@@ -139,7 +143,8 @@ dist: ## deb, rpm, archives, SBOM and release notes for amd64 and arm64, into di
 reproduce: ## dist twice, from two directories, and the bytes compared
 	@GO='$(GO)' VERSION='$(VERSION)' packaging/reproduce.sh
 
-test-packages: setup ## install, use, upgrade, remove and purge the packages in clean Debian trees (SUITES; ALONE=1)
+test-packages: ## install, use, upgrade, remove and purge the packages in clean Debian trees (SUITES; ALONE=1)
+	@GO='$(GO)' test/scripts/setup.sh --also rpm
 	GO='$(GO)' ALONE='$(ALONE)' test/scripts/packages.sh
 
 clean: ## remove what was built here

@@ -161,8 +161,36 @@ func (a asked) nearest(c *cli.Context, name string) (resolved, error) {
 			return resolveDomain(c, up)
 		}
 		if up == "/" {
+			a.hint(c)
 			return resolveDomain(c, a.dir)
 		}
+	}
+}
+
+// hint tells whose domains there are where the default profile, which nobody named,
+// has none.
+func (a asked) hint(c *cli.Context) {
+	if c.String("profile") != "" {
+		return
+	}
+	all, err := knownDomains(a.cfg.General.DataRoot)
+	if err != nil {
+		return // the command itself will say so
+	}
+	var names []string
+	for _, d := range all {
+		if rel, err := filepath.Rel(d.Workspace, a.dir); d.Workspace == "" || err != nil || !filepath.IsLocal(rel) {
+			continue // elsewhere
+		}
+		if d.Profile == a.profile {
+			return
+		}
+		names = append(names, d.Profile)
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) > 0 {
+		_, _ = fmt.Fprintf(c.App.ErrWriter, "lazaret: note: this is profile %s; the sandbox here was that of %s: -p %s\n",
+			a.profile, strings.Join(names, ", "), names[0]) // a note only
 	}
 }
 

@@ -44,7 +44,7 @@ func TestScript(t *testing.T) {
 			return os.WriteFile(filepath.Join(env.WorkDir, "bin", "lazaret-runtime"), []byte("#!/bin/sh\n"), 0o755) //nolint:gosec // a program
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"doctorjson": doctorJSON, "prepare": prepareBranch, "hide": hideRepo, "use": useDomain, "keep": keepState,
+			"doctorjson": doctorJSON, "prepare": prepareBranch, "hide": hideRepo, "use": useDomain, "keep": keepState, "record": recordDomain,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -113,6 +113,15 @@ func keepState(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(stateanchor.WriteRecord(a.Root, stateanchor.Record{
 		Driver: stateanchor.DriverOverlay, Paths: []string{"/etc", "/var/lib"}, Image: stateanchor.Image{Name: "test", Layers: []string{image}},
 	}))
+}
+
+// recordDomain makes a domain that a sandbox was in: record PROFILE WORKSPACE.
+func recordDomain(ts *testscript.TestScript, _ bool, args []string) {
+	ws, err := domain.Canonical(ts.MkAbs(args[1]))
+	ts.Check(err)
+	a := domain.New(args[0], ws, filepath.Join(ts.Getenv("WORK"), "data"))
+	ts.Check(os.MkdirAll(a.Root, 0o700))
+	ts.Check(domain.WriteRecord(a))
 }
 
 // scriptDomain is the domain of a workspace where a script's data_root is $WORK/data.

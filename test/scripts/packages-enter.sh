@@ -12,7 +12,7 @@ cp "$files"/* "$root/files/"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 # Authorities and sources of this machine's: its mirror may be its own.
 if [[ -d /etc/apt/apt.conf.d ]]; then
-	grep -rhsE '^Acquire' /etc/apt/apt.conf.d >"$root/etc/apt/apt.conf.d/90machine" || true
+	grep -rhsE '^Acquire[^{}]*;[[:space:]]*$' /etc/apt/apt.conf.d >"$root/etc/apt/apt.conf.d/90machine" || true
 fi
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"

@@ -37,7 +37,7 @@ if [[ -z $alone ]]; then
 	for p in podman runc uidmap; do
 		[[ $(dpkg-query -W -f '${db:Status-Abbrev}' "$p") == ii* ]] || die "$p did not come with it"
 	done
-	ok "apt installs it with what it depends on: $(podman --version), $(dpkg-query -W -f '${Package} ' passt slirp4netns 2>/dev/null || true)"
+	ok "apt installs it with what it depends on: $(podman --version), $(dpkg-query -W -f '${db:Status-Abbrev}${Package} ' passt slirp4netns 2>/dev/null || true)"
 fi
 [[ $(lazaret --version) == *0.0.1* ]] || die "version: $(lazaret --version)"
 lazaret-runtime --version >/dev/null || die "lazaret-runtime does not run"
@@ -77,15 +77,83 @@ use() {
 		cat /tmp/log >&2
 		die "podman import"
 	}
-	out=$(user timeout 300 podman run --rm --runtime=lazaret -v /home/dev/project:/workspace -w /workspace localhost/busybox \
-		sh -c 'uname -v; echo inside > made; nslookup example.org 2>&1 | head -3; cat /proc/version' 2>&1) || {
-		printf '%s\n' "$out" >&2
-		cat /tmp/doctor >&2
-		die "podman run --runtime=lazaret"
-	}
-	grep -qi gvisor <<<"$(user timeout 300 podman run --rm --runtime=lazaret localhost/busybox dmesg 2>&1)" || die "it is not gVisor's kernel"
-	[[ $(cat /home/dev/project/made) == inside && $(stat -c %U /home/dev/project/made) == dev ]] || die "the workspace: $out"
-	ok "an ordinary user starts a guarded sandbox"
+	# A repository, as git init makes it.
+	user sh -c 'cd project && mkdir -p .git/objects .git/refs/heads .git/hooks && echo "ref: refs/heads/main" >.git/HEAD &&
+		printf "[core]\n\trepositoryformatversion = 0\n" >.git/config && cp .git/config ../config.was'
+	main_path
+}
+
+# box ARGUMENTS runs podman with lazaret on the project, and puts what it prints in out.
+box() {
+	local status=0
+	out=$(user timeout 300 podman run --runtime=lazaret -v /home/dev/project:/workspace -w /workspace "$@" 2>&1) || status=$?
+	return $status
+}
+
+# told ends with what was seen, as another try would show something else.
+told() {
+	printf '%s\n--- doctor:\n' "${out:-}" >&2
+	cat /tmp/doctor >&2
+	die "$@"
+}
+
+# main_path is what a sandbox is for, with the podman of this release.
+main_path() {
+	local version status
+	version=$(podman --version)
+	case $suite in
+	bookworm) [[ $version == *" 4."* ]] || die "bookworm's podman is $version" ;;
+	trixie) [[ $version == *" 5."* ]] || die "trixie's podman is $version" ;;
+	esac
+
+	box --rm localhost/busybox sh -c 'echo inside >made; dmesg' || told "podman run --runtime=lazaret"
+	grep -qi gvisor <<<"$out" || told "it is not gVisor's kernel"
+	[[ $(cat /home/dev/project/made) == inside && $(stat -c %U /home/dev/project/made) == dev ]] || told "the workspace"
+	ok "an ordinary user starts a sandbox: $version"
+
+	box --rm localhost/busybox sh -c '
+		echo x >>.git/config && echo config was written
+		mv .git other && echo .git was moved
+		mkdir -p .vscode; echo x >.vscode/tasks.json
+		echo x >.git/hooks/pre-commit || echo hooks are refused
+		echo kept >/usr/kept' || told "a guarded repository"
+	! grep -q 'was written\|was moved\|hooks are' <<<"$out" || told "the guard"
+	cmp /home/dev/project/.git/config /home/dev/config.was || told "git's configuration"
+	[[ -z $(ls -A /home/dev/project/.git/hooks) && ! -e /home/dev/project/.vscode ]] || told "planted: $(ls -AR /home/dev/project)"
+	box --rm localhost/busybox cat /usr/kept || told "what was installed is not kept"
+	ok "the guard holds, and what was installed is kept: $version"
+
+	box --rm localhost/busybox sh -c '
+		grep -q "nameserver 198\.18\." /etc/resolv.conf || echo another resolver
+		nslookup example.org 2>&1 | grep -q NXDOMAIN || echo no answer for a name
+		! wget -q -T 5 -O /dev/null http://192.0.2.1 || echo an address was reached' || told "the filtered network"
+	! grep -q 'another resolver\|no answer\|was reached' <<<"$out" || told "the filtered network"
+	ok "the network is filtered: $version"
+
+	status=0
+	box --rm localhost/busybox /nosuch || status=$?
+	((status == 127)) || told "a missing command: status $status"
+	box -d --name box localhost/busybox sleep 300 || told "podman run -d"
+	out=$(user timeout 60 podman exec -w /workspace box sh -c 'cat made; env' 2>&1) || told "podman exec"
+	[[ $out == inside*LAZARET_SESSION_ID=????????-* ]] || told "podman exec"
+	status=0
+	user timeout 60 podman exec box sh -c 'lazaret-escalate --timeout 1s -- true; exit $?' >/tmp/log 2>&1 || status=$?
+	out=$(cat /tmp/log)
+	((status == 124)) || told "an escalation that nobody answers: status $status"
+	user timeout 60 podman rm -f -t 1 box >/dev/null || told "podman rm"
+	status=0
+	out=$(user sh -c 'cd project && exec timeout 300 lazaret run --image localhost/busybox -- sh -c "cat made; exit 7"' 2>&1) || status=$?
+	[[ $status:$out == 7:*inside* ]] || told "lazaret run: status $status"
+	ok "podman exec, lazaret-escalate and lazaret run work: $version"
+
+	out=$(user lazaret audit verify -w project 2>&1) || told "lazaret audit verify"
+	for ((i = 0; i < 100; i++)); do
+		out=$(user lazaret status 2>&1) || true
+		[[ $out != "no domain is in use"* ]] || break
+		sleep 0.1
+	done
+	((i < 100)) || told "a domain is still in use"
+	ok "nothing runs on, and the audit is whole: $version"
 }
 if [[ -z $alone ]]; then use; fi
 user mkdir -p /home/dev/.local/share/lazaret

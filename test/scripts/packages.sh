@@ -30,7 +30,7 @@ held() {
 }
 ((EUID == 0)) || die "it makes chroots and namespaces: run it as root"
 for tool in debootstrap dpkg-deb unshare rpm; do
-	command -v "$tool" >/dev/null || die "$tool is missing: run test/scripts/setup.sh, and apt-get install rpm"
+	command -v "$tool" >/dev/null || die "$tool is missing: run test/scripts/setup.sh --also rpm"
 done
 
 work=$(mktemp -d /var/tmp/lazaret-packages.XXXXXXXX)

@@ -7,7 +7,8 @@
 #   ordinary user  tests run as this user, with stores and settings of their own
 #
 # With --tools it also makes the image that the git tests and the benchmark need:
-# some minutes the first time.
+# some minutes the first time. With --also come the Debian packages named after it,
+# which one target of make's needs and the tests do not.
 #
 # What it leaves behind (remove it with: test/scripts/setup.sh --undo):
 #   Debian packages              see PACKAGES below
@@ -84,9 +85,10 @@ who() {
 	fi
 }
 
+# packages installs what is missing of PACKAGES and of the packages that it is given.
 packages() {
 	local missing=() p
-	for p in "${PACKAGES[@]}"; do
+	for p in "${PACKAGES[@]}" "$@"; do
 		installed "$p" || missing+=("$p")
 	done
 	local optional=()
@@ -345,15 +347,16 @@ undo() {
 
 main() {
 	who
-	local images=(busybox debian)
+	local images=(busybox debian) also=()
 	case ${1:-} in
 	"") ;;
 	--tools) images+=(tools) ;;
+	--also) also=("${@:2}") ;;
 	--undo)
 		undo
 		return
 		;;
-	*) die "usage: setup.sh [--tools|--undo]" ;;
+	*) die "usage: setup.sh [--tools|--also PACKAGE…|--undo]" ;;
 	esac
 	# Two runs at once would import the same images twice.
 	local lock=${XDG_CACHE_HOME:-$HOME/.cache}/lazaret
@@ -362,7 +365,7 @@ main() {
 	flock 9
 	work=$(mktemp -d /var/tmp/lazaret-setup.XXXXXXXX)
 	trap '"${sudo[@]}" rm -rf --one-file-system "$work"' EXIT
-	packages
+	packages "${also[@]}"
 	account
 	devices
 	gvisor
