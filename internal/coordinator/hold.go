@@ -17,9 +17,12 @@ import (
 )
 
 const (
-	// holdGrace is how long a sandbox that lazaret run has started waits for its
-	// first session.
+	// holdGrace is how long a sandbox that lazaret run has started is left alone for
+	// its first sessions.
 	holdGrace = 15 * time.Second
+	// starterGrace is how long it waits for the lazaret run that has started it, which is
+	// seen only once it holds it: podman takes its time on a machine with much to do.
+	starterGrace = 90 * time.Second
 	// stopGrace is how long its first process has to end the others.
 	stopGrace = 6 * time.Second
 )
@@ -134,13 +137,21 @@ func (c *Coordinator) stopUnused(ctx context.Context, ct *container, but string)
 // holdOrStop stops a sandbox of lazaret run's whose starter was killed, and one
 // whose last session has ended.
 func (c *Coordinator) holdOrStop(ctx context.Context, ct *container) {
-	first := time.NewTimer(holdGrace)
+	first, last := time.NewTimer(holdGrace), time.NewTimer(starterGrace)
 	defer first.Stop()
+	defer last.Stop()
 	for {
 		select {
 		case <-ct.gone:
 			return
 		case <-first.C:
+			c.mu.Lock()
+			held := ct.holds != nil
+			c.mu.Unlock()
+			if !held {
+				continue // its starter is on the way, or has been killed
+			}
+		case <-last.C:
 		case <-ct.sessionEnded:
 			c.mu.Lock()
 			early := time.Since(ct.prepared) < holdGrace
