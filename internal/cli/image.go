@@ -372,17 +372,20 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// podmanBuild builds one image, with podman's progress on standard error.
+// podmanBuild builds one image, with its progress on standard error.
 func (m *imageMaker) podmanBuild(name, ref string, args ...string) error {
 	args = append([]string{"build", "--pull=never", "--file=-", "--tag=" + ref, "--label=" + labelImage + "=" + name}, args...)
 	if m.fresh {
 		args = append(args, "--no-cache")
 	}
 	m.say("building %s", ref)
-	cmd := m.command(m.podman, args...)
+	out, end := follow(m.c.App.ErrWriter)
+	cmd := m.command(out, m.podman, args...)
 	cmd.Dir = "/" // nothing of it is copied
 	cmd.Stdin = strings.NewReader(images.Containerfile(name))
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	end(err != nil && m.c.Context.Err() == nil)
+	if err != nil {
 		if m.c.Context.Err() != nil {
 			return m.c.Context.Err()
 		}
@@ -391,11 +394,11 @@ func (m *imageMaker) podmanBuild(name, ref string, args ...string) error {
 	return nil
 }
 
-func (m *imageMaker) command(program string, args ...string) *exec.Cmd {
+func (m *imageMaker) command(out io.Writer, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(m.c.Context, program, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	cmd.Stdout, cmd.Stderr = m.c.App.ErrWriter, m.c.App.ErrWriter
+	cmd.Stdout, cmd.Stderr = out, out
 	return cmd
 }
 
@@ -413,7 +416,9 @@ func (m *imageMaker) debian() (string, error) {
 		return m.pins.Base, nil
 	}
 	m.say("pulling %s", m.pins.Base)
-	err := m.command(m.podman, "pull", "--", m.pins.Base).Run()
+	out, end := follow(m.c.App.ErrWriter)
+	err := m.command(out, m.podman, "pull", "--", m.pins.Base).Run()
+	end(err != nil && m.c.Context.Err() == nil)
 	switch {
 	case err == nil:
 		return m.pins.Base, nil
@@ -451,15 +456,18 @@ func (m *imageMaker) bootstrap() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make %s: %w", ref, err)
 	}
-	made, load := m.command(words[0], words[1:]...), m.command(m.podman, "import", "--quiet", "-", ref)
+	out, end := follow(m.c.App.ErrWriter)
+	made, load := m.command(out, words[0], words[1:]...), m.command(out, m.podman, "import", "--quiet", "-", ref)
 	made.Stdout, load.Stdin = pw, pr
 	err = errors.Join(load.Start(), made.Start())
 	// Each end is its child's alone.
 	_, _ = pw.Close(), pr.Close()
 	if err != nil {
+		end(false)
 		return "", fmt.Errorf("make %s: %w", ref, err)
 	}
 	madeErr, loadErr := made.Wait(), load.Wait()
+	end((madeErr != nil || loadErr != nil) && m.c.Context.Err() == nil)
 	switch {
 	case m.c.Context.Err() != nil:
 		err = m.c.Context.Err()
