@@ -124,7 +124,7 @@ lint: vuln ## golangci-lint, govulncheck, shellcheck
 vuln: ## known vulnerabilities that our code reaches
 	GO='$(GO)' test/scripts/vuln.sh
 
-bench: setup-tools ## what Lazaret costs, as ratios to plain runsc (BENCH=git, state, escalate, network: one part)
+bench: setup-tools ## what Lazaret costs, as ratios to plain runsc (BENCH=git, state, escalate, network, many: one part)
 	GO='$(GO)' test/scripts/with-prefix.sh $(GO) run ./test/bench
 
 demo: setup ## the main job on a throw-away repository, step by step

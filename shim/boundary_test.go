@@ -346,7 +346,7 @@ func (p *place) run(args ...string) outcome {
 // idle waits until no coordinator is left.
 func (p *place) idle() {
 	p.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		running := p.running()
 		if len(running) == 0 {
 			return
@@ -979,7 +979,7 @@ func TestCreateThatFails(t *testing.T) {
 			}
 			began := time.Now()
 			o := p.run(append([]string{"--log", p.log, "--log-format=json"}, args...)...)
-			if took := time.Since(began); took > 12*time.Second {
+			if took := time.Since(began); took > time.Minute {
 				t.Errorf("took %s", took)
 			}
 			if o.rec != nil {

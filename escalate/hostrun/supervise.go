@@ -103,17 +103,33 @@ func supervise(ctl *os.File) (report, bool) {
 		end(func(q process) bool { return true })
 		return report{}, false
 	}
-	// It is a zombie now, so its process group's number is nobody else's.
-	end(func(q process) bool { return q.Group == p.Pid })
 	st, err := p.Wait()
 	if err != nil {
 		return failed("wait for it: %w", err)
+	}
+	if hasChildren() {
+		// Its process group's number is nobody else's while the group has a member.
+		end(func(q process) bool { return q.Group == p.Pid })
 	}
 	ws, ok := st.Sys().(syscall.WaitStatus)
 	if ok && ws.Signaled() { //nolint:misspell // the library spells it so
 		return report{ExitCode: 128 + int(ws.Signal())}, true
 	}
 	return report{ExitCode: st.ExitCode()}, true
+}
+
+// hasChildren tells whether anything that the command has started may still run:
+// what lost its parent is this process's child (prctl(2), PR_SET_CHILD_SUBREAPER).
+// Looking through all of /proc takes longer than most commands.
+func hasChildren() bool {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR), err == nil && pid > 0: // one that has ended
+		default:
+			return !errors.Is(err, unix.ECHILD)
+		}
+	}
 }
 
 // deskIsGone waits for the command's end or the desk's.

@@ -174,6 +174,22 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// A store that answers with the same for ever is no reason to read for ever.
+func TestEachEnds(t *testing.T) {
+	t.Parallel()
+	all, _ := build(t, SessionStarted, SessionEnded)
+	pages := 0
+	err := Pager(func(string, uint64) (Page, error) {
+		if pages++; pages > 10 {
+			t.Fatal("read for ever")
+		}
+		return Page{Entries: all, More: true}, nil
+	}).Each(Main, 0, func(map[string]Head, []Entry) error { return nil })
+	if err == nil {
+		t.Error("is not told")
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	r := record(f, 1, Hash{}, EscalationAsked, map[string]string{"command": "x"})
 	f.Add(r.Encode())

@@ -1,5 +1,7 @@
 package audit
 
+import "fmt"
+
 // Head is the end of a chain: the sequence number and hash of its last record.
 type Head struct {
 	Seq  uint64 `json:"seq"`
@@ -39,6 +41,10 @@ func (p Pager) Each(chain string, after uint64, f func(heads map[string]Head, en
 		if !page.More || len(page.Entries) == 0 {
 			return nil
 		}
-		after = page.Entries[len(page.Entries)-1].Seq
+		last := page.Entries[len(page.Entries)-1].Seq
+		if last <= after {
+			return fmt.Errorf("the %s chain does not go on after record %d: the store is damaged", chain, after)
+		}
+		after = last
 	}
 }

@@ -207,7 +207,7 @@ func auditVerify(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("json") {
-		return errors.Join(printJSON(c.App.Writer, view), err)
+		return errors.Join(printInertJSON(c.App.Writer, view), err)
 	}
 	if err != nil {
 		return err

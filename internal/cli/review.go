@@ -23,10 +23,13 @@ const (
 	// exitFindings is lazaret review's exit status when there is something to look
 	// at.
 	exitFindings = 3
+	// exitUnknown is it when nothing was found, and not everything could be looked at.
+	exitUnknown = 1
 	// reviewTime bounds one look at a workspace at the end of lazaret run.
 	reviewTime = 10 * time.Second
-	// reviewNames is how many paths its line names.
-	reviewNames = 3
+	// reviewNames is how many paths its line names, reviewName how many bytes of each
+	// at most.
+	reviewNames, reviewName = 3, 80
 )
 
 func reviewCommand() *cli.Command {
@@ -37,8 +40,8 @@ func reviewCommand() *cli.Command {
 		Description: "Names the files of the workspace that git, editors, shells, build tools, coding agents and CI\n" +
 			"run or obey and that differ from how they were before the agent had them, with why they\n" +
 			"matter. What was not accepted stays on the list over later sessions. The exit status is 0 when\n" +
-			"there is nothing, and 3 when there is something to look at. Says nothing of code, nor of what\n" +
-			"is in node_modules and other directories that package managers fill.",
+			"there is nothing, 3 when there is something to look at, and 1 when that could not be told. Says\n" +
+			"nothing of code, nor of what is in node_modules and other directories that package managers fill.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "the domain of profile `NAME` instead of the default one"},
 			&cli.StringFlag{Name: "config", Usage: "also read `FILE`, above the other layers", TakesFile: true},
@@ -62,6 +65,27 @@ func (v *reviewView) findings() int {
 		n += len(r.Findings)
 	}
 	return n
+}
+
+// incomplete is why something is not known, "" for nothing.
+func (v *reviewView) incomplete() string {
+	for _, r := range v.Reports {
+		if r.Incomplete != "" {
+			return r.Incomplete
+		}
+	}
+	return ""
+}
+
+// verdict is the exit status, for what is printed already.
+func (v *reviewView) verdict() error {
+	switch {
+	case v.findings() > 0:
+		return &exitError{code: exitFindings}
+	case v.incomplete() != "":
+		return &exitError{code: exitUnknown}
+	}
+	return nil
 }
 
 func runReview(c *cli.Context) error {
@@ -89,10 +113,10 @@ func runReview(c *cli.Context) error {
 	default:
 		err = printReview(c.App.Writer, v, c.Bool("accept"))
 	}
-	if err == nil && v.findings() > 0 && !c.Bool("accept") {
-		return &exitError{code: exitFindings}
+	if err != nil || c.Bool("accept") {
+		return err
 	}
-	return err
+	return v.verdict()
 }
 
 // reviewed looks at all trees of a domain that a session has had.
@@ -104,7 +128,7 @@ func reviewed(ctx context.Context, r resolved, how func(context.Context, string,
 			tree = gitbranch.Path(r.anchor.Root)
 		}
 		file := review.File(r.anchor.Root, branch)
-		if _, err := os.Lstat(file); err != nil {
+		if !review.Exists(file) {
 			continue
 		}
 		fi, err := os.Lstat(tree)
@@ -165,7 +189,7 @@ func printReview(w io.Writer, v *reviewView, accepted bool) error {
 				}
 				p.printf("  %-8s %s\n", g.Change, config.Printable(g.Path))
 				for _, d := range g.Details {
-					p.printf("             %s\n", config.Printable(d))
+					p.printf("             %s\n", clipped(d))
 				}
 			}
 		}
@@ -202,15 +226,22 @@ func (a *agentRun) summary() {
 
 // summaryLine is "" where there is nothing.
 func summaryLine(v *reviewView, usual string) string {
+	flag := ""
+	if v.Profile != usual {
+		flag = " -p " + v.Profile
+	}
 	n := v.findings()
 	if n == 0 {
+		if why := v.incomplete(); why != "" {
+			return fmt.Sprintf("what tools on this host run or obey may have changed, and not everything is known: %s (lazaret review%s)", shortened(why), flag)
+		}
 		return ""
 	}
 	var names []string
 	for _, r := range v.Reports {
 		for _, f := range r.Findings {
 			if len(names) < reviewNames {
-				names = append(names, config.Printable(f.Path))
+				names = append(names, shortened(f.Path))
 			}
 		}
 	}
@@ -218,9 +249,26 @@ func summaryLine(v *reviewView, usual string) string {
 	if n > len(names) {
 		more = fmt.Sprintf(" and %d more", n-len(names))
 	}
-	flag := ""
-	if v.Profile != usual {
-		flag = " -p " + v.Profile
-	}
 	return fmt.Sprintf("look at what tools on this host run or obey before you use them here: %s%s (lazaret review%s)", strings.Join(names, ", "), more, flag)
+}
+
+// maxDetail bounds the bytes of one detail on a terminal.
+const maxDetail = 300
+
+// clipped is a detail, which ends with what has become of it.
+func clipped(s string) string {
+	more := ""
+	if len(s) > maxDetail {
+		s, more = s[:maxDetail/2], "…"+config.Printable(s[len(s)-maxDetail/2:])
+	}
+	return config.Printable(s) + more
+}
+
+// shortened is text of an agent's for a line that it must not fill.
+func shortened(s string) string {
+	s = config.Printable(s)
+	if len(s) <= reviewName {
+		return s
+	}
+	return "…" + strings.ToValidUTF8(s[len(s)-reviewName:], "") // the end tells what it is
 }

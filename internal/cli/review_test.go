@@ -79,14 +79,62 @@ func TestReviewed(t *testing.T) {
 	if err != nil || len(waiting) != 1 || waiting[0] != (reviewStatus{Profile: "claude", Workspace: ws, Pending: 4, hash: r.anchor.Hash}) {
 		t.Errorf("status tells %+v, %v", waiting, err)
 	}
+	if err := v.verdict(); err == nil || !errors.As(err, new(*exitError)) {
+		t.Errorf("with findings: %v", err)
+	}
 	if waiting, err = waitingReviews(dir, map[string]bool{r.anchor.Hash: true}); err != nil || len(waiting) != 0 {
 		t.Errorf("of a live domain status tells %+v, %v", waiting, err)
 	}
 	if v := look(review.Accept); v.findings() != 4 {
 		t.Errorf("accepted %+v", v)
 	}
-	if v := look(review.Look); v.findings() != 0 {
+	if v := look(review.Look); v.findings() != 0 || v.verdict() != nil {
 		t.Errorf("after that: %+v", v)
+	}
+
+	// A session whose end was not noted, also where a full disk has kept its
+	// beginning from being.
+	if err := review.Begin(t.Context(), file, review.For(ws, os.Getuid(), gitconf.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file, file+".open"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(ws, "Makefile"), []byte("evil"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if v := look(review.Look); v.findings() != 1 || summaryLine(v, "default") == "" {
+		t.Errorf("with a record of the older name: %+v", v)
+	}
+	waiting, err = waitingReviews(dir, map[string]bool{})
+	if err != nil || len(waiting) != 1 || !waiting[0].Open {
+		t.Errorf("of a session without an end status tells %+v, %v", waiting, err)
+	}
+	text.Reset()
+	if err := printStatus(&text, statusView{Reviews: waiting}, time.Now()); err != nil || !strings.Contains(text.String(), "not noted at its end (lazaret review)") {
+		t.Errorf("status prints %q, %v", &text, err)
+	}
+}
+
+// What could not be looked at is told, and is not nothing.
+func TestReviewThatIsNotWhole(t *testing.T) {
+	t.Parallel()
+	v := &reviewView{Profile: "claude", Reports: []*review.Report{{Incomplete: "there was no time\x1b[2K"}}}
+	var exit *exitError
+	if err := v.verdict(); !errors.As(err, &exit) || exit.code != exitUnknown {
+		t.Errorf("exit status: %v", err)
+	}
+	if got, want := summaryLine(v, "claude"), `what tools on this host run or obey may have changed, and not everything is known: there was no time\x1b[2K (lazaret review)`; got != want {
+		t.Errorf("summary %q, want %q", got, want)
+	}
+	v.Reports[0].Findings = []review.Finding{{Path: "package.json", Details: []string{strings.Repeat("\u202e", 1<<20) + " added"}}}
+	var text bytes.Buffer
+	if err := printReview(&text, v, false); err != nil || text.Len() > 4000 || !strings.Contains(text.String(), " added\n") {
+		t.Errorf("printed %d bytes, %v", text.Len(), err)
+	}
+	v.Reports[0].Findings = []review.Finding{{Path: strings.Repeat("\u202e", 4000) + "/Makefile", Change: review.Added}}
+	if got := summaryLine(v, "claude"); len(got) > 300 || !strings.Contains(got, "/Makefile (lazaret review)") || strings.Contains(got, "\u202e") {
+		t.Errorf("summary %q", got)
 	}
 }
 

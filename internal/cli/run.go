@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/lazaret-dev/lazaret/internal/config"
+	"github.com/lazaret-dev/lazaret/internal/console"
 	"github.com/lazaret-dev/lazaret/internal/console/terminal"
 	"github.com/lazaret-dev/lazaret/internal/fixedpath"
 	"github.com/lazaret-dev/lazaret/internal/sessionkey"
@@ -265,10 +266,7 @@ func (a *agentRun) inTerminal(tty *os.File) error {
 
 // stop ends the sandbox as a whole: its first process ends the others.
 func (a *agentRun) stop() error {
-	if _, err := podmanAnswer(context.WithoutCancel(a.c.Context), "stop", "--ignore", "--time=6", a.box.name); err != nil {
-		return fmt.Errorf("stop the sandbox: %w", err)
-	}
-	return nil
+	return console.PodmanStop(context.WithoutCancel(a.c.Context), "--time=6", a.box.name)
 }
 
 // exitOf makes a command's end the exit status.

@@ -75,7 +75,7 @@ func TestRunDeskOffersInOrder(t *testing.T) {
 				t.Errorf("%s is gone", want)
 			default:
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s was not offered", want)
 		}
 	}

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"errors"
 	flagpkg "flag"
 	"io"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,10 +112,12 @@ func TestProgress(t *testing.T) {
 	if data, err := io.ReadAll(read); err != nil || len(data) > 0 {
 		t.Errorf("in a pipe: %q, %v", data, err)
 	}
-	buf := make([]byte, 1024)
-	n, err := terminal.Read(buf)
-	if got := string(buf[:n]); err != nil || got != "\rcopying: 1234 files, 5.6 MB \x1b[K\r\x1b[K" {
+	if err := tty.Close(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(terminal) // a terminal without another end is EIO when all is read
+	if got := string(data); !errors.Is(err, syscall.EIO) || got != "\rcopying: 1234 files, 5.6 MB \x1b[K\r\x1b[K" {
 		t.Errorf("on a terminal: %q, %v", got, err)
 	}
-	_, _, _ = tty.Close(), terminal.Close(), read.Close()
+	_, _ = terminal.Close(), read.Close()
 }

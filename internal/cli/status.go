@@ -59,6 +59,8 @@ type reviewStatus struct {
 	Profile   string `json:"profile"`
 	Workspace string `json:"workspace"`
 	Pending   int    `json:"pending"`
+	// Open tells that nobody has noted what its last session has changed.
+	Open bool `json:"open,omitempty"`
 
 	hash string // of the domain
 }
@@ -87,7 +89,7 @@ func runStatus(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("json") {
-		err = printJSON(c.App.Writer, v)
+		err = printInertJSON(c.App.Writer, v)
 	} else {
 		err = printStatus(c.App.Writer, v, time.Now())
 	}
@@ -229,14 +231,14 @@ func waitingReviews(dataRoot string, live map[string]bool) ([]reviewStatus, erro
 		if live[a.Hash] {
 			continue
 		}
-		n := 0
+		n, open := 0, false
 		for _, branch := range []bool{false, true} {
-			if more, err := review.Pending(review.File(a.Root, branch)); err == nil { // lazaret review tells of a damaged one
-				n += more
+			if more, unended, err := review.Pending(review.File(a.Root, branch)); err == nil { // lazaret review tells of a damaged one
+				n, open = n+more, open || unended
 			}
 		}
-		if n > 0 && gone(a) == "" {
-			out = append(out, reviewStatus{Profile: a.Profile, Workspace: a.Workspace, Pending: n, hash: a.Hash})
+		if (n > 0 || open) && gone(a) == "" {
+			out = append(out, reviewStatus{Profile: a.Profile, Workspace: a.Workspace, Pending: n, Open: open, hash: a.Hash})
 		}
 	}
 	return out, nil
@@ -318,6 +320,10 @@ func printStatus(w io.Writer, v statusView, now time.Time) error {
 		p.printf("%s %s: %s\n", what, config.Printable(b.Socket), config.Printable(b.Error))
 	}
 	for _, r := range v.Reviews {
+		if r.Open {
+			p.printf("review  profile %s  %s: what its last session has changed was not noted at its end (lazaret review)\n", r.Profile, config.Printable(r.Workspace))
+			continue
+		}
 		p.printf("review  profile %s  %s: %d changed paths wait for a look (lazaret review)\n", r.Profile, config.Printable(r.Workspace), r.Pending)
 	}
 	return p.err

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/lazaret-dev/lazaret/internal/containerstate"
 	"github.com/lazaret-dev/lazaret/internal/fixedpath"
@@ -69,15 +72,50 @@ func StopSandbox(ctx context.Context, id string) error {
 	if !containerstate.ValidID(id) {
 		return fmt.Errorf("stop the sandbox: %.64q is no container's id", id)
 	}
+	return PodmanStop(ctx, "--", id)
+}
+
+// PodmanStop runs podman stop with further arguments, of which the last is the
+// container. It goes on when this process ends, when its terminal is closed and
+// when ctx ends: podman removes what is left of a container, and would leave half of
+// it.
+func PodmanStop(ctx context.Context, args ...string) error {
+	name := args[len(args)-1]
+	fail := func(err error) error { return fmt.Errorf("stop the sandbox %.40s: %w", name, err) }
 	podman, err := fixedpath.Look("podman")
 	if err != nil {
-		return fmt.Errorf("stop the sandbox: %w", err)
+		return fail(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, podman, "stop", "--ignore", "--", id).CombinedOutput()
+	fd, err := unix.MemfdCreate("podman-stop", unix.MFD_CLOEXEC) // a pipe would end podman with us
 	if err != nil {
-		return fmt.Errorf("stop the sandbox %.12s: %w: %.200s", id, err, strings.TrimSpace(string(out)))
+		return fail(fmt.Errorf("memfd_create: %w", err))
+	}
+	out := os.NewFile(uintptr(fd), "podman-stop")
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), podman, append([]string{"stop", "--ignore"}, args...)...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fail(errors.Join(err, out.Close()))
+	}
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.Wait()
+		if err != nil {
+			text := make([]byte, 200)
+			n, _ := out.ReadAt(text, 0) // as far as there is any
+			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text[:n])))
+		}
+		ended <- errors.Join(err, out.Close())
+	}()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = fmt.Errorf("%w: podman goes on with it", ctx.Err())
+	case <-time.After(stopTime):
+		err = fmt.Errorf("it takes longer than %s: podman goes on with it", stopTime)
+	}
+	if err != nil {
+		return fail(err)
 	}
 	return nil
 }

@@ -235,7 +235,7 @@ func TestHeadless(t *testing.T) {
 		t.Errorf("reply %+v", r)
 	}
 	c.Silent() // the other waits
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "has ended") && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(log.String(), "has ended") && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond) // told after the reply
 	}
 	cancel()

@@ -185,18 +185,16 @@ func Run(ctx context.Context, spec wire.StartSpec, log *slog.Logger) (err error)
 	go joinScope(ctx, spec, log, "coordinator", os.Getpid())
 	go c.watchStarter()
 	swept := make(chan struct{})
-	if spec.Recover {
-		close(swept)
-	} else {
-		c.sweeps <- struct{}{}
-		go func() {
-			defer close(swept)
-			for range c.sweeps {
-				c.sweepContainers(context.WithoutCancel(ctx))
+	c.sweeps <- struct{}{}
+	go func() {
+		defer close(swept)
+		for range c.sweeps {
+			c.sweepContainers(context.WithoutCancel(ctx))
+			if !spec.Recover { // who started this one looks for the others
 				c.sweep()
 			}
-		}()
-	}
+		}
+	}()
 	err = c.serve(ctx, ln)
 	c.mu.Lock()
 	close(c.sweeps)

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -92,10 +93,14 @@ func newFixture(t *testing.T) *fixture {
 		ControlDir: control, RuntimeDir: runtime, LogLevel: "debug", ClientPath: client, RealUID: os.Getuid(), Home: dir,
 	}}
 	t.Cleanup(func() {
-		if pid := f.pid(); pid > 0 {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // a failed test's
-			f.gone(pid)
-		}
+		// Not by its status: one that is about to end answers no more, and writes.
+		f.eventually("coordinator and guard are gone", func() bool {
+			users := usersOf(dir)
+			for _, pid := range users {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			return len(users) == 0
+		})
 		for range f.mounts() { // before anything is removed by name
 			_ = removeMountpoint(filepath.Join(runtime, "domains", f.spec.Domain.Hash, "guard"))
 		}
@@ -176,6 +181,19 @@ func (f *fixture) pid() int {
 		return 0
 	}
 	return st.PID
+}
+
+// usersOf lists the other processes that have a file below dir open.
+func usersOf(dir string) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, file := range files {
+		to, err := os.Readlink(file) // processes end meanwhile
+		pid, _ := strconv.Atoi(strings.Split(file, "/")[2])
+		if err == nil && strings.HasPrefix(to, dir+"/") && pid != os.Getpid() && !slices.Contains(pids, pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 func (f *fixture) gone(pid int) {

@@ -187,9 +187,9 @@ func (w *world) stop() {
 		if err != nil && !strings.Contains(err.Error(), "killed") {
 			w.t.Errorf("guard ended: %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		_ = w.guard.Process.Kill()
-		w.t.Error("guard did not end within 10 s of SIGTERM")
+		w.t.Error("guard did not end within a minute of SIGTERM")
 	}
 	w.guard = nil
 	_ = unix.Unmount(w.o.Mountpoint, unix.MNT_DETACH) // the killed one's

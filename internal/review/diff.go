@@ -52,7 +52,7 @@ func (r *record) diff(snap *Snapshot) map[string]Finding {
 		case !there:
 			// Set-id bits are not looked for at the beginning, nor at what neither
 			// git's configuration nor a link led to then.
-			unseen := now.Kind == KindMode || r.Incomplete != "" || now.Why == whyPlaced && !placed(p, r.Placed) ||
+			unseen := now.Kind == KindMode && now.Why != whyShut || r.Incomplete != "" || now.Why == whyPlaced && !placed(p, r.Placed) ||
 				now.via != "" && r.Base[now.via].Link != snap.Facts[now.via].Link // the link is a finding
 			if unseen && now.Ctime < r.Taken.UnixNano() && !slices.Contains(r.Pending, p) {
 				continue
@@ -78,7 +78,9 @@ func (r *record) diff(snap *Snapshot) map[string]Finding {
 		}
 	}
 	for p, f := range out {
-		if !r.Open && !slices.Contains(r.Pending, p) {
+		// What could be seen at the session's end, and cannot be now, is not known to
+		// be as it was.
+		if !r.Open && !slices.Contains(r.Pending, p) && snap.Facts[p].Why != whyShut {
 			delete(out, p)
 			continue
 		}

@@ -3,6 +3,7 @@ package review
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -55,6 +56,11 @@ func gitDirs() map[string]rule {
 // maxModules bounds how deep git directories of submodules lie in each other.
 const maxModules = 32
 
+// tooDeep tells of a directory of a git directory that no git makes so deep.
+func (w *walker) tooDeep(rel string) {
+	w.incomplete(fmt.Sprintf("%.200s is too deep in a git directory to be looked at", w.key(rel)))
+}
+
 // dotGit notes a .git of the working tree, in whatever spelling.
 func (w *walker) dotGit(fd int, rel string, e entry) {
 	switch e.typ {
@@ -104,7 +110,7 @@ func (w *walker) gitDir(rel, why string) {
 	if key == "" {
 		key = "."
 	}
-	w.snap.Facts[key+"/"] = f
+	w.keep(key+"/", f)
 	w.gitDirBelow(rel, 0)
 }
 
@@ -144,7 +150,7 @@ func (w *walker) gitFile(rel string, r *rule, limit int64) {
 	if f.Mode&unix.S_IFMT == unix.S_IFLNK && r.why != whyPlaced {
 		f.Why = whyFakeLink
 	}
-	w.snap.Facts[w.key(rel)] = f
+	w.keep(w.key(rel), f)
 }
 
 // gitIndex notes what the index hides.
@@ -164,7 +170,20 @@ func (w *walker) gitIndex(rel string) {
 			return data, nil
 		})
 	}
+	r.afresh = w.splits(rel)
 	w.gitFile(join(rel, "index"), r, maxIndex)
+}
+
+// splits tells whether a git directory has a file beside its index that this may
+// refer to: git takes entries from that, whose change the index does not show.
+func (w *walker) splits(rel string) bool {
+	fd, err := w.beneath(rel, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }() // only read
+	all, _ := w.list(fd)                  // what cannot be listed is told already
+	return slices.ContainsFunc(all, func(e entry) bool { return strings.HasPrefix(e.name, "sharedindex.") })
 }
 
 // gitTree notes all files below a directory of a git directory.
@@ -186,9 +205,14 @@ func (w *walker) gitTree(rel string, r *rule, depth int) {
 	}
 	w.names += len(all)
 	for _, e := range all {
+		if !w.goesOn() {
+			return
+		}
 		switch at := join(rel, e.name); {
 		case e.typ == unix.DT_DIR && depth < maxModules:
 			w.gitTree(at, r, depth+1)
+		case e.typ == unix.DT_DIR:
+			w.tooDeep(at)
 		case r.kind == KindHooks && strings.HasSuffix(e.name, ".sample"): // git runs no such name
 		default:
 			w.gitFile(at, r, maxFile)
@@ -199,7 +223,8 @@ func (w *walker) gitTree(rel string, r *rule, depth int) {
 // gitDirsIn looks for git directories below one that holds those of submodules or
 // of linked worktrees.
 func (w *walker) gitDirsIn(rel string, depth int) {
-	if depth > maxModules || w.names > maxNames {
+	if depth > maxModules {
+		w.tooDeep(rel)
 		return
 	}
 	fd, err := w.beneath(rel, unix.O_RDONLY|unix.O_DIRECTORY)
@@ -216,6 +241,9 @@ func (w *walker) gitDirsIn(rel string, depth int) {
 	}
 	w.names += len(all)
 	for _, e := range all {
+		if !w.goesOn() {
+			return
+		}
 		if e.typ != unix.DT_DIR {
 			continue
 		}

@@ -93,12 +93,20 @@ func denoJSON(data []byte) map[string]string {
 
 // tomlParts takes tables and values out of a TOML file, by the path to each. What is
 // a table counts by its names.
-func tomlParts(data []byte, paths ...[]string) map[string]string {
+func tomlParts(data []byte, paths ...[]string) (parts map[string]string) {
+	if endless(data) {
+		return whole(data)
+	}
+	defer func() {
+		if recover() != nil { // a fault of the library's
+			parts = whole(data)
+		}
+	}()
 	var all map[string]any
 	if err := toml.Unmarshal(data, &all); err != nil {
 		return whole(data)
 	}
-	parts := map[string]string{}
+	parts = map[string]string{}
 	for _, path := range paths {
 		v, there := any(all), true
 		name := ""
@@ -127,6 +135,32 @@ func tomlParts(data []byte, paths ...[]string) map[string]string {
 		}
 	}
 	return few(parts)
+}
+
+// maxNested bounds the brackets that are open in a TOML file, and the dots of a line.
+const maxNested = 100
+
+// endless tells of TOML that could be nested deeper than the library, which calls
+// itself, has a stack for: that would end this process. It takes more for such than
+// is, as brackets in strings and comments count.
+func endless(data []byte) bool {
+	open, dots := 0, 0
+	for _, c := range data {
+		switch c {
+		case '\n', '\r':
+			dots = 0
+		case '.':
+			dots++
+		case '[', '{':
+			open++
+		case ']', '}':
+			open = max(open-1, 0)
+		}
+		if open > maxNested || dots > maxNested {
+			return true
+		}
+	}
+	return false
 }
 
 // canonical is a value as text: the same for the same.

@@ -228,17 +228,21 @@ func Begin(ctx context.Context, file string, o Options) error {
 	case err != nil:
 		damaged = "what was known of earlier sessions was damaged: " + err.Error()
 	default:
-		o.Known = old.Base
+		o.Known, o.Placed = old.Base, old.Placed
 	}
 	snap, err := Take(ctx, o)
 	if err != nil {
 		return err
+	}
+	if old != nil && old.Open && snap.Incomplete != "" {
+		return nil // what the last session has changed is not known: all that differs from the older baseline counts
 	}
 	r := &record{Tree: o.Tree, Taken: snap.Taken, Open: true, Base: snap.Facts, Placed: snap.Placed, Incomplete: cmp.Or(snap.Incomplete, damaged)}
 	if old != nil {
 		r.Pending = old.Pending
 		if old.Open {
 			r.Pending = slices.Sorted(maps.Keys(old.diff(snap)))
+			old.keepUnread(r.Base, snap)
 		}
 		for _, p := range r.Pending {
 			if f, there := old.Base[p]; there {
@@ -274,13 +278,18 @@ func End(ctx context.Context, file string, o Options) error {
 	if err != nil || !r.Open {
 		return err
 	}
-	o.SetID, o.Known = true, r.Base
+	o.SetID, o.Known, o.Placed = true, r.Base, r.Placed
 	snap, err := Take(ctx, o)
 	if err != nil {
 		return err
 	}
 	if snap.Incomplete != "" {
 		return fmt.Errorf("look at what has changed in %s: %s", o.Tree, snap.Incomplete) // stays open: all that differs counts
+	}
+	for p, f := range snap.Facts {
+		if _, before := r.Base[p]; f.Why == whyShut && !before {
+			return fmt.Errorf("look at what has changed in %s: %q cannot be listed", o.Tree, p) // the same
+		}
 	}
 	r.Open, r.Pending = false, slices.Sorted(maps.Keys(r.diff(snap)))
 	return r.save(file)
@@ -298,7 +307,7 @@ func Look(ctx context.Context, file string, o Options) (*Report, error) {
 }
 
 func (r *record) look(ctx context.Context, o Options) (*Report, *Snapshot, error) {
-	o.SetID, o.Known = true, r.Base
+	o.SetID, o.Known, o.Placed = true, r.Base, r.Placed
 	snap, err := Take(ctx, o)
 	if err != nil {
 		return nil, nil, err
@@ -330,26 +339,31 @@ func Accept(ctx context.Context, file string, o Options) (*Report, error) {
 	if snap.Incomplete != "" {
 		return nil, fmt.Errorf("accept: %s", snap.Incomplete)
 	}
-	for p, f := range r.Base {
-		if under(p, snap.Unread) {
-			snap.Facts[p] = f
-		}
-	}
+	r.keepUnread(snap.Facts, snap)
 	r.Base, r.Placed, r.Taken, r.Pending, r.Incomplete = snap.Facts, snap.Placed, snap.Taken, nil, ""
 	return rep, r.save(file)
 }
 
-// Pending counts what differed when the last session ended and was not accepted; 0
-// while a session lasts, and where none has been.
-func Pending(file string) (int, error) {
-	r, err := load(file)
-	switch {
-	case errors.Is(err, ErrNone):
-		return 0, nil
-	case err != nil:
-		return 0, err
-	case r.Open:
-		return 0, nil
+// keepUnread keeps in a new baseline what is known of directories that a snapshot
+// could not look into.
+func (r *record) keepUnread(base map[string]Fact, snap *Snapshot) {
+	for p, f := range r.Base {
+		if under(p, snap.Unread) {
+			base[p] = f
+		}
 	}
-	return len(r.Pending), nil
+}
+
+// Pending counts what differed when the last session ended and was not accepted; 0
+// where none has been. open tells that a session lasts, or that its end was not
+// noted, so that nobody has counted.
+func Pending(file string) (n int, open bool, err error) {
+	r, err := load(file)
+	if errors.Is(err, ErrNone) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	return len(r.Pending), r.Open, nil
 }

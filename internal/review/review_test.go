@@ -1,6 +1,7 @@
 package review_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -208,6 +209,10 @@ func TestGit(t *testing.T) {
 			"", `mkdir -p docs/objects docs/refs; echo 'ref: refs/heads/x' >docs/HEAD; echo '[core]' >docs/config`,
 			[]string{"added docs/ (git): config"},
 		},
+		"bare, where case does not count": {
+			"", `mkdir -p docs/Objects docs/REFS; echo 'ref: refs/heads/x' >docs/head; echo '[core]' >docs/config`,
+			[]string{"added docs/ (git): config"},
+		},
 		"nested, deep in dependencies": {"", `git init -q node_modules/x`, nil},
 		"submodule":                    {"mkdir -p .git/modules/a; cp -r .git/config .git/HEAD .git/modules/a; mkdir .git/modules/a/hooks", `echo x >>.git/modules/a/config; echo x >.git/modules/a/hooks/post-checkout`, []string{"changed .git/modules/a/config (git)", "added .git/modules/a/hooks/post-checkout (hooks)"}},
 		"pointer":                      {"mkdir v; echo 'gitdir: ../.git/modules/v' >v/.git", `echo 'gitdir: ../evil' >v/.git`, []string{"changed v/.git (git)"}},
@@ -310,6 +315,72 @@ func TestPlacesOfGitConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.wants()
+}
+
+// Entries that a split index has elsewhere are read there, though the index itself is
+// as it was.
+func TestSplitIndex(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t, nil)
+	tr.sh("git init -q . && git add -A && git commit -qm one && git update-index --split-index")
+	shared, err := filepath.Glob(tr.path(".git/sharedindex.*"))
+	if err != nil || len(shared) == 0 {
+		t.Fatalf("%q, %v", shared, err)
+	}
+	time.Sleep(2500 * time.Millisecond) // a younger one is read again anyhow
+	tr.begin()
+	tr.wants()
+	for _, name := range shared {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := bytes.Index(data, []byte("src/main.go")); at > 2 {
+			data[at-2] |= 0x80 // assume-unchanged
+		}
+		if err := os.Chmod(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := found(tr.look()); len(got) != 1 || !strings.HasPrefix(got[0], "changed .git/index (git): ") {
+		t.Errorf("found %q", got)
+	}
+}
+
+// What the configuration named before the agent had it stays looked at while his
+// configuration names it no more, as that is soon put right.
+func TestPlaceThatIsNamedNoMore(t *testing.T) {
+	t.Parallel()
+	for name, attack := range map[string]string{
+		"another":      "git config core.hooksPath elsewhere",
+		"unreadable":   "echo '[' >>.git/config",
+		"no directory": "echo nowhere >.git/commondir",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTree(t, map[string]string{"tools/ci/pre-commit": "a", "tools/team.inc": "[alias]\n"})
+			tr.sh("git init -q . && git config core.hooksPath tools/ci && git config include.path ../tools/team.inc && cp .git/config ../config")
+			tr.begin()
+			tr.wants()
+			tr.write("tools/ci/pre-commit", "b")
+			tr.write("tools/ci/post-merge", "c")
+			tr.write("tools/team.inc", "[core]\n\tfsmonitor = x\n")
+			tr.sh(attack)
+			want := []string{"added tools/ci/post-merge (hooks)", "changed tools/ci/pre-commit (hooks)", "changed tools/team.inc (git)"}
+			if got := found(tr.look()); len(got) != 4 || !slices.Equal(got[1:], want) {
+				t.Errorf("found %q", got)
+			}
+			tr.end()
+			tr.sh("cp ../config .git/config; rm -f .git/commondir")
+			tr.wants(want...)
+			tr.begin()
+			tr.end()
+			tr.wants(want...)
+		})
+	}
 }
 
 // A place that the developer's configuration names only later is no work of the
@@ -520,6 +591,38 @@ func TestNoTime(t *testing.T) {
 	}
 	tr.write("Makefile", "y")
 	tr.wants("changed Makefile (build)")
+	// Nor does a next session's beginning without time take it for how it was before.
+	if err := review.Begin(late{t.Context()}, tr.file, tr.options()); err != nil {
+		t.Fatal(err)
+	}
+	tr.wants("changed Makefile (build)")
+	tr.end()
+	tr.wants("changed Makefile (build)")
+}
+
+// late is a context whose time is over once somebody looks.
+type late struct{ context.Context }
+
+func (late) Err() error { return context.DeadlineExceeded }
+
+// What lies deeper in a git directory than git makes anything is not passed over.
+func TestTooDeep(t *testing.T) {
+	t.Parallel()
+	for name, dir := range map[string]string{"replace ref": "refs/replace", "submodule": "modules"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTree(t, nil)
+			tr.sh("git init -q .")
+			tr.begin()
+			tr.write(".git/"+dir+strings.Repeat("/d", 40)+"/HEAD", "x")
+			if r := tr.look(); r.Incomplete == "" {
+				t.Errorf("%+v", r)
+			}
+			if err := review.End(t.Context(), tr.file, tr.options()); err == nil {
+				t.Error("the end was noted")
+			}
+		})
+	}
 }
 
 // A tree that changes under the look, by links and directories that come and go,

@@ -28,6 +28,8 @@ const (
 	// maxNames and maxFacts bound one look at a working tree.
 	maxNames = 3_000_000
 	maxFacts = 50_000
+	// maxKept bounds what is kept of their names, links and parts, in bytes.
+	maxKept = 32 << 20
 	// maxFile is how many bytes of a file are read; a larger one counts by its size
 	// and its time of change.
 	maxFile = 4 << 20
@@ -64,7 +66,7 @@ type Snapshot struct {
 	Taken      time.Time
 	Facts      map[string]Fact
 	Incomplete string   // why something was not looked at, "" for nothing
-	Unread     []string // directories that could not be listed
+	Unread     []string // directories that could not be listed, each once
 	Placed     []string // paths in the tree that git's configuration names, there or not
 }
 
@@ -82,6 +84,9 @@ type Options struct {
 	// Known are facts of an earlier snapshot: what has not changed since is not read
 	// again.
 	Known map[string]Fact
+	// Placed are what git's configuration named then. It may name them again, once an
+	// agent's change of it is taken back.
+	Placed []string
 }
 
 // For are the options for a working tree of the user uid's: its git directories are
@@ -114,18 +119,23 @@ type walker struct {
 	rules  *matcher
 	snap   *Snapshot
 	names  int
+	kept   int
 	buf    []byte
 	todo   []dir
 	links  []link // to look at after the directories
 	via    string // the one that is being followed, "" for none
 	// host remembers which names are programs of the host.
 	host map[string]bool
+	// late is why there is no time left, nil while there is.
+	late func() error
 }
 
 // dir is a directory to look at.
 type dir struct {
-	rel   string // "" for the top
+	rel   string // "" for the top; without name while it waits: many may wait in one
 	fold  string // rel in lower case
+	name  string // "" once it is at the end of rel
+	lower string // name in lower case
 	rule  *rule  // of all that is in it
 	alien bool   // below a directory of dependencies
 }
@@ -146,24 +156,24 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 	}
 	defer func() { _ = unix.Close(root) }() // only looked through
 	w := &walker{
-		Options: o, root: root, rules: newMatcher(table()), buf: make([]byte, 64<<10), host: map[string]bool{},
+		Options: o, root: root, rules: newMatcher(table()), buf: make([]byte, 64<<10), host: map[string]bool{}, late: ctx.Err,
 		snap: &Snapshot{Taken: time.Now(), Facts: map[string]Fact{}},
 	}
-	for w.todo = []dir{{}}; len(w.todo) > 0 && w.goesOn(ctx); {
+	for w.todo = []dir{{}}; len(w.todo) > 0 && w.goesOn(); {
 		d := w.todo[len(w.todo)-1]
 		w.todo = w.todo[:len(w.todo)-1]
 		w.dir(d)
 	}
-	w.followAll(ctx)
+	w.followAll()
 	for _, g := range slices.Compact([]string{o.GitDir, o.CommonDir}) {
-		if g == "" || !w.goesOn(ctx) {
+		if g == "" || !w.goesOn() {
 			continue
 		}
 		if err := w.outside(g, g != o.GitDir); err != nil {
 			w.incomplete(fmt.Sprintf("git directory %s: %v", g, err))
 		}
 	}
-	if w.goesOn(ctx) {
+	if w.goesOn() {
 		w.places()
 	}
 	return w.snap, nil
@@ -171,9 +181,9 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 
 // followAll looks at what links of the tree stand for within it, under the rules of
 // the links' names, each once.
-func (w *walker) followAll(ctx context.Context) {
+func (w *walker) followAll() {
 	seen := map[string]bool{}
-	for i := 0; i < len(w.links) && w.goesOn(ctx); i++ {
+	for i := 0; i < len(w.links) && w.goesOn(); i++ {
 		l := w.links[i]
 		real, err := filepath.EvalSymlinks(filepath.Join(w.Tree, l.rel))
 		if err != nil {
@@ -193,7 +203,7 @@ func (w *walker) followAll(ctx context.Context) {
 		seen[rel+"\x00"+why], w.via = true, l.rel
 		if fd, err := w.beneath(rel, unix.O_PATH|unix.O_DIRECTORY); err == nil {
 			_ = unix.Close(fd) // only looked for
-			for w.todo = []dir{{rel: rel, fold: l.fold, rule: l.rule}}; len(w.todo) > 0 && w.goesOn(ctx); {
+			for w.todo = []dir{{rel: rel, fold: l.fold, rule: l.rule}}; len(w.todo) > 0 && w.goesOn(); {
 				d := w.todo[len(w.todo)-1]
 				w.todo = w.todo[:len(w.todo)-1]
 				w.dir(d)
@@ -211,16 +221,30 @@ func (w *walker) followAll(ctx context.Context) {
 // places notes what git's configuration names in the tree, wherever that is. Of one
 // that git cannot read it obeys nothing, and that it was changed is a fact of its own.
 func (w *walker) places() {
-	if w.Config == nil {
-		return
+	var found gitconf.Places
+	if w.Config != nil {
+		found, _ = gitconf.Find(*w.Config)
 	}
-	found, _ := gitconf.Find(*w.Config)
+	hooks, file := &rule{kind: KindHooks, why: whyPlaced}, &rule{kind: KindGit, why: whyPlaced}
 	for _, p := range found.Hooks {
-		w.place(p, &rule{kind: KindHooks, why: whyPlaced})
+		w.place(p, hooks)
 	}
 	for _, p := range slices.Concat(found.Files, found.Programs) {
-		w.place(p, &rule{kind: KindGit, why: whyPlaced})
+		w.place(p, file)
 	}
+	now := w.snap.Placed
+	for _, p := range w.Placed {
+		if slices.Contains(now, p) {
+			continue
+		}
+		r := file
+		if fd, err := w.beneath(p, unix.O_PATH|unix.O_DIRECTORY); err == nil {
+			_ = unix.Close(fd) // only looked for
+			r = hooks
+		}
+		w.place(p, r)
+	}
+	w.snap.Placed = now
 }
 
 // place notes what is at a path of the tree. Of directories only those of hooks
@@ -250,21 +274,52 @@ func (w *walker) incomplete(why string) {
 const maxUnread = 1000
 
 func (w *walker) unread(rel string) {
-	if len(w.snap.Unread) == maxUnread {
+	key := w.key(rel)
+	switch {
+	case slices.Contains(w.snap.Unread, key):
+		return
+	case len(w.snap.Unread) == maxUnread:
 		w.incomplete(fmt.Sprintf("more than %d directories cannot be read", maxUnread))
 		return
 	}
-	w.snap.Unread = append(w.snap.Unread, w.key(rel))
+	w.snap.Unread = append(w.snap.Unread, key)
+	w.shut(rel)
 }
 
-func (w *walker) goesOn(ctx context.Context) bool {
+const whyShut = "it cannot be listed, so nobody knows what tools that are told a name find in it"
+
+// shut notes a directory that cannot be listed where something in it may be obeyed
+// all the same: whoever may enter it finds files by their names, and its owner may
+// open it again. What is another user's and closed is of no use to any tool.
+func (w *walker) shut(rel string) {
+	fd, err := w.beneath(rel, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(fd) }() // only looked at
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || int(st.Uid) != os.Geteuid() && unix.Faccessat(fd, ".", unix.X_OK, unix.AT_EACCESS) != nil {
+		return
+	}
+	f := statFact(&st)
+	f.Kind, f.Why = KindMode, whyShut
+	key := w.key(rel)
+	if key == "" {
+		key = "."
+	}
+	w.keep(key, f)
+}
+
+func (w *walker) goesOn() bool {
 	switch {
-	case ctx.Err() != nil:
+	case w.late() != nil:
 		w.incomplete("there was no time to look at everything")
 	case w.names > maxNames:
 		w.incomplete(fmt.Sprintf("there are more than %d files", maxNames))
 	case len(w.snap.Facts) > maxFacts:
 		w.incomplete(fmt.Sprintf("there are more than %d files of the kinds that count", maxFacts))
+	case w.kept > maxKept:
+		w.incomplete(fmt.Sprintf("the names of what counts have more than %d MiB", maxKept>>20))
 	default:
 		return true
 	}
@@ -301,7 +356,7 @@ type entry struct {
 
 // list reads a directory.
 func (w *walker) list(fd int) (all []entry, err error) {
-	for {
+	for w.names+len(all) <= maxNames {
 		n, err := unix.Getdents(fd, w.buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
@@ -330,6 +385,7 @@ func (w *walker) list(fd int) (all []entry, err error) {
 			all = append(all, e)
 		}
 	}
+	return all, nil // more than are looked at, which goesOn tells
 }
 
 func join(dir, name string) string {
@@ -357,6 +413,9 @@ func foldings() *strings.Replacer {
 
 // dir looks at one directory of the working tree.
 func (w *walker) dir(d dir) {
+	if d.name != "" {
+		d.rel, d.fold, d.name = join(d.rel, d.name), join(d.fold, d.lower), ""
+	}
 	fd, err := w.beneath(d.rel, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		if !gone(err) {
@@ -372,16 +431,19 @@ func (w *walker) dir(d dir) {
 	w.names += len(all)
 	has := map[string]bool{}
 	for _, e := range all {
-		switch e.name {
-		case "HEAD", "objects", "refs", "commondir":
-			has[e.name] = true
+		switch fold := lower(e.name); fold {
+		case "head", "objects", "refs", "commondir":
+			has[fold] = true
 		}
 	}
-	if has["HEAD"] && (has["objects"] && has["refs"] || has["commondir"]) {
+	if has["head"] && (has["objects"] && has["refs"] || has["commondir"]) {
 		w.gitDir(d.rel, whyBare)
 	}
 	programs := d.rel == "" || programDirs(path.Base(d.rel))
 	for _, e := range all {
+		if !w.goesOn() {
+			return
+		}
 		fold := lower(e.name)
 		rel := join(d.rel, e.name)
 		if dotgit.Is(e.name) {
@@ -389,7 +451,7 @@ func (w *walker) dir(d dir) {
 			continue
 		}
 		if e.typ == unix.DT_DIR {
-			below := dir{rel: rel, fold: join(d.fold, fold), rule: d.rule, alien: d.alien || dependencies(fold)}
+			below := dir{rel: d.rel, fold: d.fold, name: e.name, lower: fold, rule: d.rule, alien: d.alien || dependencies(fold)}
 			if r := w.rules.dir(d.fold, fold); r != nil && !below.alien {
 				below.rule = r
 			}
@@ -450,6 +512,15 @@ func (w *walker) onHost(name string) bool {
 	return is
 }
 
+// keep notes a fact.
+func (w *walker) keep(key string, f Fact) {
+	w.kept += len(key) + len(f.Link)
+	for k, v := range f.Parts {
+		w.kept += len(k) + len(v)
+	}
+	w.snap.Facts[key] = f
+}
+
 // fact notes what is at a name in a directory.
 func (w *walker) fact(fd int, rel, name string, r *rule) {
 	if _, known := w.snap.Facts[rel]; known {
@@ -462,7 +533,7 @@ func (w *walker) fact(fd int, rel, name string, r *rule) {
 	if f.Mode&unix.S_IFMT == unix.S_IFLNK && w.leaves(rel, f.Link) {
 		f.Kind, f.Why = KindLink, whyLink
 	}
-	w.snap.Facts[rel] = f
+	w.keep(rel, f)
 }
 
 // read is the fact of a name in a directory; there is false for none.
@@ -478,7 +549,7 @@ func (w *walker) read(fd int, rel, name string, r *rule, limit int64) (f Fact, t
 		f.Link = readlink(fd, name)
 	case unix.S_IFREG:
 		known, is := w.Known[rel]
-		if is && (known.Digest != "" || known.Parts != nil) && unchanged(known, f) {
+		if is && !r.afresh && (known.Digest != "" || known.Parts != nil) && unchanged(known, f) {
 			f.Digest, f.Parts = known.Digest, known.Parts
 			return f, true
 		}
@@ -550,7 +621,7 @@ func (w *walker) link(fd int, rel, name string) {
 	f := statFact(&st)
 	if f.Link = readlink(fd, name); f.Mode&unix.S_IFMT == unix.S_IFLNK && w.leaves(rel, f.Link) {
 		f.Kind, f.Why = KindLink, whyLink
-		w.snap.Facts[rel] = f
+		w.keep(rel, f)
 	}
 }
 
@@ -582,5 +653,5 @@ func (w *walker) setID(fd int, rel, name string) {
 	}
 	f := statFact(&st)
 	f.Kind, f.Why = KindMode, "whoever runs it has the rights of its owner or group"
-	w.snap.Facts[rel] = f
+	w.keep(rel, f)
 }

@@ -31,6 +31,8 @@ type rule struct {
 	names string
 	// parts makes of a file the parts that count; nil where all of it does.
 	parts func(data []byte) map[string]string
+	// afresh is for a file of which the parts come from others as well.
+	afresh bool
 }
 
 // table is all that is known of names in a working tree.

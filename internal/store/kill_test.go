@@ -231,6 +231,9 @@ func TestMigrations(t *testing.T) {
 				if err != nil && cmd.ProcessState.ExitCode() != -1 {
 					t.Fatalf("step %d: %v: %s", at, err, out)
 				}
+				if _, err := audit.Verify(reader(root)); err != nil {
+					t.Errorf("step %d, as it was left: %v", at, err)
+				}
 				s := openTest(t, root)
 				if err := s.Close(); err != nil {
 					t.Fatal(err)

@@ -17,13 +17,9 @@ import (
 // and writes nothing. Nothing was recorded where there is no store.
 func ReadPage(root, chain string, after uint64) (audit.Page, error) {
 	path := filepath.Join(root, File)
-	fi, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && fi.Size() == 0 { // a start was killed here
-		heads, herr := readHeads(root)
-		if errors.Is(herr, fs.ErrNotExist) {
-			heads, herr = map[string]audit.Head{}, nil
-		}
-		return audit.Page{Heads: heads, Entries: []audit.Entry{}}, herr
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && unborn(root) {
+		return empty(root)
 	}
 	db, err := openFile(path, true)
 	if err != nil {
@@ -36,16 +32,27 @@ func ReadPage(root, chain string, after uint64) (audit.Page, error) {
 			return err
 		})
 	})
-	p := audit.Page{Entries: []audit.Entry{}}
+	var p audit.Page
 	switch {
 	case err != nil:
 	case v > schema:
 		err = newer(v)
-	case v > 0: // else nothing is in it yet
+	case v > 0:
 		p, err = page(db, root, chain, after)
+	default: // a start was killed before it had put anything in
+		p, err = empty(root)
 	}
 	if err != nil {
 		err = fmt.Errorf("read %s: %w", path, err)
 	}
 	return p, errors.Join(err, db.Close())
+}
+
+// empty is the page of a store without records.
+func empty(root string) (audit.Page, error) {
+	heads, err := readHeads(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		heads, err = map[string]audit.Head{}, nil
+	}
+	return audit.Page{Heads: heads, Entries: []audit.Entry{}}, err
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -64,6 +65,7 @@ type job struct {
 	event audit.Event
 	done  func(error)
 	later bool // done may wait for a lull
+	flush bool // there is no event: what came before is to be on the disk
 }
 
 // Store writes records on a worker of its own. Its methods may be called at the
@@ -109,12 +111,14 @@ func (s *Store) Ready() error {
 // not nil, is called from another goroutine once the record is on the disk, with
 // nil, or with why it is not. The order of calls is that of the records.
 func (s *Store) Append(e audit.Event, done func(error)) {
-	s.append(job{audit.Main, e, done, done == nil})
+	s.append(job{chain: audit.Main, event: e, done: done, later: done == nil})
 }
 
 // Later is Append for an event that need not be on the disk before the next that is
 // waited for; that comes within a fifth of a second.
-func (s *Store) Later(e audit.Event, done func(error)) { s.append(job{audit.Main, e, done, true}) }
+func (s *Store) Later(e audit.Event, done func(error)) {
+	s.append(job{chain: audit.Main, event: e, done: done, later: true})
+}
 
 // AppendEgress records a decision of the network. One that comes while the disk
 // does not keep up is counted, and the count recorded later.
@@ -123,7 +127,7 @@ func (s *Store) AppendEgress(e audit.Event) {
 		s.lost[audit.Egress].Add(1)
 		return
 	}
-	s.append(job{audit.Egress, e, nil, true})
+	s.append(job{chain: audit.Egress, event: e, later: true})
 }
 
 // Behind reports whether the disk does not keep up: nobody should begin then what
@@ -139,7 +143,10 @@ func (s *Store) append(j job) {
 	}
 	s.sending.RLock()
 	defer s.sending.RUnlock()
-	err := j.event.Check()
+	var err error
+	if !j.flush {
+		err = j.event.Check()
+	}
 	if err == nil && s.closed {
 		err = ErrClosed
 	}
@@ -150,6 +157,10 @@ func (s *Store) append(j job) {
 		default:
 			err = ErrFull
 		}
+	}
+	if j.flush {
+		go j.done(err)
+		return
 	}
 	s.failed([]job{j}, err)
 }
@@ -193,7 +204,7 @@ func (s *Store) work() {
 	for j := range s.jobs {
 		batch := s.collect(j)
 		err := s.openErr
-		if err == nil {
+		if err == nil && slices.ContainsFunc(batch, func(j job) bool { return !j.flush }) {
 			err = s.write(batch)
 		}
 		if err != nil {
@@ -255,6 +266,9 @@ func (s *Store) write(batch []job) error {
 				heads[chain] = h
 			}
 			for _, j := range batch {
+				if j.flush {
+					continue
+				}
 				if err := put(tx, j.chain, heads, j.event); err != nil {
 					return err
 				}
@@ -345,11 +359,15 @@ func lastOf(tx *bbolt.Tx, chain string) (h audit.Head, err error) {
 
 const aside = "keep it for a look and move it out of the Domain Root, for a new one to be made"
 
-// Page reads the part of a chain that comes after a sequence number.
+// Page reads the part of a chain that comes after a sequence number, of all that was
+// appended before.
 func (s *Store) Page(chain string, after uint64) (audit.Page, error) {
 	if err := s.Ready(); err != nil {
 		return audit.Page{}, err
 	}
+	written := make(chan struct{})
+	s.append(job{flush: true, done: func(error) { close(written) }}) // what cannot be written is told by a record later
+	<-written
 	return page(s.db, s.o.Root, chain, after)
 }
 
@@ -388,10 +406,12 @@ func letGo(db *bbolt.DB, tx *bbolt.Tx) {
 }
 
 func entry(k, v []byte) audit.Entry {
-	if len(k) != 8 {
-		return audit.Entry{Damage: fmt.Sprintf("its key %.64x is not a number", k)}
+	var number [8]byte
+	copy(number[:], k)
+	seq := binary.BigEndian.Uint64(number[:]) // of another key, what it stands among
+	if len(k) != len(number) {
+		return audit.Entry{Record: audit.Record{Seq: seq}, Damage: fmt.Sprintf("its key %.64x is not a number", k)}
 	}
-	seq := binary.BigEndian.Uint64(k)
 	r, err := audit.Decode(v)
 	if err == nil && r.Seq != seq {
 		err = fmt.Errorf("it is number %d by itself", r.Seq)
@@ -429,6 +449,11 @@ func open(o Options) (db *bbolt.DB, heads *headFile, err error) {
 			}
 		}
 	}()
+	if unborn(o.Root) {
+		if err = os.Truncate(path, 0); err != nil { // bbolt makes an empty one anew
+			return nil, heads, fmt.Errorf("open %s: %w", path, err)
+		}
+	}
 	if db, err = openFile(path, false); err != nil {
 		return nil, heads, err
 	}
@@ -443,6 +468,25 @@ func open(o Options) (db *bbolt.DB, heads *headFile, err error) {
 		return db, heads, fmt.Errorf("open %s: %w", path, err)
 	}
 	return db, heads, nil
+}
+
+// bornPages is what bbolt writes of a new file before anything is put into it.
+const bornPages = 4
+
+// unborn tells that a full disk or a SIGKILL has left a file that was never a whole
+// store. One with less than it begins with, of which no record is known, had none.
+func unborn(root string) bool {
+	fi, err := os.Lstat(filepath.Join(root, File))
+	if err != nil || !fi.Mode().IsRegular() || fi.Size() >= int64(bornPages*os.Getpagesize()) {
+		return false
+	}
+	known, err := readHeads(root)
+	for _, h := range known {
+		if h.Seq > 0 {
+			return false
+		}
+	}
+	return err == nil || fi.Size() == 0
 }
 
 // Remove removes a closed store.

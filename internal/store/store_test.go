@@ -90,6 +90,18 @@ func TestRecordsComeBackInOrder(t *testing.T) {
 	}
 }
 
+// Who asks sees all that has happened before, also what nobody waits for.
+func TestPageHasAllThatWasAppended(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	for i := range 50 {
+		s.Append(event(audit.NetworkChanged, i), nil)
+		p, err := s.Page(audit.Main, 0)
+		if err != nil || len(p.Entries) != i+1 {
+			t.Fatalf("%d of %d records, %v", len(p.Entries), i+1, err)
+		}
+	}
+}
+
 func TestNewerSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	root := closedStore(t, 1)
@@ -269,6 +281,102 @@ func TestFullDisk(t *testing.T) {
 		return nil
 	}); err != nil || !told {
 		t.Errorf("what was lost is told: %v, %v", told, err)
+	}
+}
+
+// A store that a full disk, or a SIGKILL, has kept from being made whole is no damaged
+// one: nothing was in it.
+func TestUnbornStore(t *testing.T) {
+	t.Parallel()
+	made := filepath.Join(t.TempDir(), File)
+	db, err := bbolt.Open(made, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pages := 0; pages*os.Getpagesize() <= len(whole); pages++ {
+		root := t.TempDir()
+		heads, err := openHeads(root)
+		if err == nil {
+			err = heads.close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, File), whole[:pages*os.Getpagesize()], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := audit.Verify(reader(root)); err != nil || len(v.Counts) > 0 {
+			t.Errorf("%d pages, read: %+v, %v", pages, v, err)
+		}
+		s := openTest(t, root)
+		fill(t, s, 2)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := audit.Verify(reader(root)); err != nil || v.Counts[audit.Main] != 2 {
+			t.Errorf("%d pages: %+v, %v", pages, v, err)
+		}
+		// One that had records and has lost them is not taken for such a one.
+		if err := os.Truncate(filepath.Join(root, File), int64(pages*os.Getpagesize())); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := audit.Verify(reader(root)); err == nil {
+			t.Errorf("%d pages are left of a store, and verify finds nothing", pages)
+		}
+		log, _ := logged(t)
+		s = Open(Options{Root: root, Log: log})
+		if err := s.Ready(); err == nil {
+			if _, err := audit.Verify(s.Page); err == nil {
+				t.Errorf("%d pages are left of a store, and nothing is recorded of that", pages)
+			}
+		}
+		_ = s.Close()
+	}
+}
+
+// However little room a disk has when a store is made, it is made once there is some.
+func TestBornOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount a small file system")
+	}
+	failed := 0
+	for pages := 1; pages < 16; pages++ {
+		root := t.TempDir()
+		size := func(n int) string { return fmt.Sprintf("size=%d,mode=0700", n*os.Getpagesize()) }
+		if err := unix.Mount("lazaret-test", root, "tmpfs", 0, size(pages)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })
+		log, _ := logged(t)
+		s := Open(Options{Root: root, Log: log})
+		if err := errors.Join(s.Ready(), s.Close()); err != nil {
+			failed++
+		}
+		if _, err := audit.Verify(reader(root)); err != nil {
+			t.Errorf("%d pages, read: %v", pages, err)
+		}
+		if err := unix.Mount("", root, "", unix.MS_REMOUNT, size(512)); err != nil {
+			t.Fatal(err)
+		}
+		s = openTest(t, root)
+		fill(t, s, 2)
+		if _, err := audit.Verify(s.Page); err != nil {
+			t.Errorf("%d pages: %v", pages, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if failed < 3 {
+		t.Errorf("only %d were not made at once", failed)
 	}
 }
 

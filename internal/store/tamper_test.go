@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -145,6 +146,50 @@ func TestEveryChangeIsFound(t *testing.T) {
 	}
 	if _, err := audit.Verify(pager); err == nil {
 		t.Error("a missing head is not found")
+	}
+}
+
+// Keys that are no numbers are told, and nobody reads on for ever because of them.
+func TestOddKeys(t *testing.T) {
+	t.Parallel()
+	for _, odd := range [][]byte{append(key(1), 0), {0, 0, 1}, {9}} {
+		root := t.TempDir()
+		s := openTest(t, root)
+		for range 3 { // a page each
+			s.Append(audit.Event{Kind: audit.EscalationAsked, Payload: audit.Payload(map[string]string{"command": strings.Repeat("x", 200<<10)})}, nil)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		db, err := bbolt.Open(filepath.Join(root, File), 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(audit.Main)).Put(odd, []byte("x")) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		records, damaged := 0, 0
+		if err := reader(root).Each(audit.Main, 0, func(_ map[string]audit.Head, entries []audit.Entry) error {
+			for _, e := range entries {
+				if e.Damage == "" {
+					records++
+				} else {
+					damaged++
+				}
+			}
+			if records > 3 {
+				return errors.New("begins anew")
+			}
+			return nil
+		}); err != nil || records != 3 || damaged != 1 {
+			t.Errorf("key %x: %d records and %d damaged, %v", odd, records, damaged, err)
+		}
+		if _, err := audit.Verify(reader(root)); err == nil {
+			t.Errorf("key %x is not found", odd)
+		}
 	}
 }
 

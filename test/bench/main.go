@@ -8,6 +8,7 @@
 //	BENCH=state make bench            packages in kept directories, and their mounts
 //	BENCH=escalate make bench         an automatic approval, and many: a minute
 //	BENCH=network make bench          a filtered network, as root
+//	BENCH=many make bench             20 domains and 100 sessions at once, as root
 //	BENCH=git BENCH_WORK='log|rg' …   those of them whose names match
 //	BENCH_N=100 make bench            more turns, smaller spread
 //
@@ -62,8 +63,9 @@ func main() {
 	section("state", func(t *testing.T) { runState(t, stateTurns) })
 	section("escalate", func(t *testing.T) { runEscalate(t, escalateTurns) })
 	section("network", func(t *testing.T) { runNetwork(t, netTurns) })
+	section("many", runMany)
 	if len(tests) == 0 {
-		fmt.Fprintf(os.Stderr, "BENCH=%q is not a section (start, git, state, escalate, network)\n", os.Getenv("BENCH"))
+		fmt.Fprintf(os.Stderr, "BENCH=%q is not a section (start, git, state, escalate, network, many)\n", os.Getenv("BENCH"))
 		os.Exit(2)
 	}
 	// The harness makes places for tests, so the benchmark is one to it.

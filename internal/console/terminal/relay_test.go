@@ -20,7 +20,7 @@ import (
 	"github.com/lazaret-dev/lazaret/internal/wire"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // user is a person at a terminal that shows what a relay does.
 type user struct {

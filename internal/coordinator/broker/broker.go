@@ -248,7 +248,7 @@ func (b *Broker) Submit(sandbox string, req *escalate.Request) (*Request, error)
 	now := b.opts.Now()
 	s, err := b.check(sandbox, req)
 	if err == nil {
-		err = b.admit(s, len(req.Command)+len(req.Justification)+len(req.CWD), now)
+		err = b.admit(s, recordedSize(req.Command, req.Justification, req.CWD), now)
 	}
 	if err != nil {
 		var e *wire.Error

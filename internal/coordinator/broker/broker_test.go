@@ -370,6 +370,38 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// What a session asks for does not fill the disk, whatever JSON makes of it.
+func TestRecordedIsBounded(t *testing.T) {
+	p := newPlace(t)
+	now := time.Now()
+	p.b.opts.Now = func() time.Time { now = now.Add(time.Second); return now }
+	c := p.session("box", false, time.Hour)
+	command := strings.Repeat("<", escalate.MaxCommand)
+	total := 0
+	for {
+		r, err := p.b.Submit("box", c.request(command))
+		if err != nil {
+			if code(err) != CodeTooMany || !strings.Contains(err.Error(), "fills") {
+				t.Fatal(err)
+			}
+			break
+		}
+		p.b.Cancel(r)
+		p.mu.Lock()
+		for _, e := range p.events {
+			total += len(e.Payload)
+		}
+		p.events = nil
+		p.mu.Unlock()
+		if total > 2*maxRecorded {
+			break
+		}
+	}
+	if total < maxRecorded/2 || total > maxRecorded+maxRecorded/8 {
+		t.Errorf("%d bytes are recorded, %d are allowed", total, maxRecorded)
+	}
+}
+
 func TestNotRecorded(t *testing.T) {
 	for _, kind := range []string{audit.EscalationAsked, audit.EscalationDecided} {
 		p := newPlace(t)

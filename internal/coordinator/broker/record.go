@@ -67,6 +67,10 @@ func digestOf(b []byte) digest {
 	return digest{len(b), hex.EncodeToString(sum[:])}
 }
 
+// recordedSize is how many bytes texts have in a record: what JSON escapes has up to
+// six times those that came.
+func recordedSize(texts ...string) int { return len(audit.Payload(map[string][]string{"": texts})) }
+
 // event is about r.
 func (b *Broker) event(r *Request, kind, verdict string, payload any) audit.Event {
 	return audit.Event{Time: b.opts.Now(), Kind: kind, Verdict: verdict, Session: r.ask.Session, Container: r.ask.Sandbox, Payload: audit.Payload(payload)}

@@ -91,7 +91,7 @@ func sidecarSpec(router, netns string, files uint64) *specs.Spec {
 		Root:    &specs.Root{Path: "rootfs", Readonly: true},
 		Process: &specs.Process{
 			Args: []string{routerPath, "serve"}, Cwd: "/",
-			Env:             []string{"GOMAXPROCS=2", "GOMEMLIMIT=64MiB"},
+			Env:             []string{"GOMAXPROCS=2", "GOGC=40", "GOMEMLIMIT=64MiB"},
 			Capabilities:    &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps},
 			Rlimits:         []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: files, Soft: files}, {Type: "RLIMIT_CORE"}},
 			NoNewPrivileges: true,

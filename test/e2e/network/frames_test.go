@@ -12,7 +12,8 @@ import (
 )
 
 // frames sends, on the thread's own eth0, TCP, UDP, ICMP, SCTP, IPv6, with sources
-// that are not the sandbox's, IP options and fragments, to where no rule leads.
+// that are not the sandbox's, IP options and fragments, marked and not, to where no
+// rule leads.
 func frames(p *place) error {
 	l, err := netlink.LinkByName("eth0")
 	if err != nil {
@@ -33,7 +34,10 @@ func frames(p *place) error {
 	for _, src := range []netip.Addr{own, netip.MustParseAddr("198.18.0.6"), netip.MustParseAddr("198.18.0.1"), netip.MustParseAddr("198.19.255.100"), netip.MustParseAddr(bad), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("192.168.77.2")} {
 		for _, dst := range []string{bad, private, metadata, "192.168.77.1", good2, "198.19.255.2"} {
 			for _, proto := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_SCTP, 47, 50} {
-				for _, kind := range []string{"plain", "options", "fragment", "later"} {
+				for i, kind := range []string{"plain", "options", "fragment", "later", "plain"} {
+					if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, i); err != nil {
+						return fmt.Errorf("SO_MARK: %w", err)
+					}
 					frame := append(append(append([]byte{}, to...), l.Attrs().HardwareAddr...), 8, 0)
 					frame = append(frame, packet(src, netip.MustParseAddr(dst), proto, kind)...)
 					if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index, Protocol: htons(unix.ETH_P_IP), Halen: 6, Addr: [8]byte(append(append([]byte{}, to...), 0, 0))}); err != nil {
