@@ -32,7 +32,7 @@ type guide struct {
 }
 
 func newGuide(c *cli.Context, env hostenv.Env, example string) *guide {
-	g := &guide{c: c, env: env, example: example, p: &printer{w: c.App.Writer}}
+	g := &guide{c: c, env: env, example: example, p: &printer{w: c.App.Writer, width: columns(c.App.Writer)}}
 	if in, out := terminalOf(c.App.Reader), terminalOf(c.App.Writer); in != nil && out != nil && !c.Bool("yes") {
 		g.keys = bufio.NewReader(in)
 	}
@@ -66,7 +66,7 @@ func (g *guide) run() error {
 	}
 	if image == "" {
 		image = "claude"
-		g.p.printf("\nnext:  lazaret image build %s     # or %s\n", image, strings.Join(images.Names()[1:], ", "))
+		g.p.printf("\nnext:  lazaret image build %s   # or %s\n", image, strings.Join(images.Names()[1:], ", "))
 		g.p.printf("then:  cd PROJECT && lazaret run %s\n", image)
 	} else {
 		g.p.printf("\nnext:  cd PROJECT && lazaret run %s\n", image)
@@ -79,7 +79,8 @@ func (g *guide) run() error {
 
 // ask asks for a line; what is only a return, or the end, is the answer std.
 func (g *guide) ask(question, std string) (string, error) {
-	g.p.printf("%s ", question)
+	g.p.tell("%s", question)
+	g.p.printf(" ")
 	line, err := g.keys.ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read the answer: %w", err)
@@ -94,6 +95,9 @@ func (g *guide) ask(question, std string) (string, error) {
 // nothing does or the person goes on.
 func (g *guide) machine() (fit bool, err error) {
 	for {
+		if g.keys != nil {
+			g.p.printf("\nlooking at the machine...\n")
+		}
 		report, err := g.check()
 		if err != nil {
 			return false, err
@@ -103,7 +107,10 @@ func (g *guide) machine() (fit bool, err error) {
 		}
 		for _, c := range report.Checks {
 			if c.Status != doctor.OK {
-				g.p.printf("  %-5s%s: %s\n       %s\n", c.Status, c.Name, c.Detail, c.Fix)
+				g.p.tell("  %-5s%s: %s\n", c.Status, c.Name, c.Detail)
+				if c.Fix != "" {
+					g.p.printf("       %s\n", c.Fix)
+				}
 			}
 		}
 		if report.Failures == 0 {
@@ -122,18 +129,19 @@ func (g *guide) machine() (fit bool, err error) {
 // configuration writes the user's first configuration.
 func (g *guide) configuration() error {
 	path := configPath(g.env)
+	shown := inHome(g.env, path)
 	switch _, err := os.Lstat(path); {
 	case err == nil:
-		g.p.printf("\nconfiguration: %s is there\n", path)
+		g.p.tell("\nconfiguration: %s is there\n", shown)
 		return g.p.err
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("look for a configuration: %w", err)
 	case g.example == "":
-		g.p.printf("\nconfiguration: example.toml is not where this Lazaret is installed; begin %s with docs/configuration.md\n", path)
+		g.p.tell("\nconfiguration: example.toml is not where this Lazaret is installed; begin %s with docs/configuration.md\n", shown)
 		return g.p.err
 	}
 	if g.keys != nil {
-		answer, err := g.ask(fmt.Sprintf("\nWrite %s, with profiles of %s? [Y/n]", path, strings.Join(images.Names(), ", ")), "y")
+		answer, err := g.ask(fmt.Sprintf("\nWrite %s, with profiles of %s? [Y/n]", shown, strings.Join(images.Names(), ", ")), "y")
 		if err != nil || !strings.HasPrefix(answer, "y") {
 			return err
 		}
@@ -148,7 +156,7 @@ func (g *guide) configuration() error {
 	if err := atomicfile.Write(path, text, 0o644, true); err != nil {
 		return err
 	}
-	g.p.printf("configuration: wrote %s\n", path)
+	g.p.tell("configuration: wrote %s\n", shown)
 	return g.p.err
 }
 
@@ -156,12 +164,12 @@ func (g *guide) configuration() error {
 func (g *guide) image() (string, error) {
 	name := g.c.String("image")
 	for name == "" && g.keys != nil {
-		answer, err := g.ask(fmt.Sprintf("\nBuild the image of an agent now, which takes minutes? %s, or return for none:", strings.Join(images.Names(), ", ")), "none")
+		answer, err := g.ask(fmt.Sprintf("\nBuild the image of an agent now? It takes minutes. Name one of %s, or return for none:", strings.Join(images.Names(), ", ")), "none")
 		if err != nil || answer == "none" {
 			return "", err
 		}
 		if !slices.Contains(images.Names(), answer) {
-			g.p.printf("%s is none of them\n", config.Printable(answer))
+			g.p.tell("%s is none of them\n", config.Printable(answer))
 			continue
 		}
 		name = answer

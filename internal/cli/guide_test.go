@@ -99,3 +99,37 @@ func TestGuide(t *testing.T) {
 		})
 	}
 }
+
+func TestFold(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		width      int
+		want       string
+	}{
+		{"no terminal", "one two three\n", 0, "one two three\n"},
+		{"it fits", "one two\n", 9, "one two\n"},
+		{"between words", "one two three\n", 10, "one two\n  three\n"},
+		{"behind its beginning", "  fail uidmap: is missing\n", 18, "  fail uidmap:\n    is missing\n"},
+		{"lines of their own", "\none two\nthree four [Y/n]", 9, "\none two\nthree\n  four\n  [Y/n]"},
+		{"a word that is too long", "wrote /a/very/long/path\n", 10, "wrote\n  /a/very/long/path\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := fold(c.text, c.width); got != c.want {
+				t.Errorf("got\n%q, want\n%q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestInHome(t *testing.T) {
+	for _, c := range []struct{ home, path, want string }{
+		{"/home/dev", "/home/dev/.config/lazaret/config.toml", "~/.config/lazaret/config.toml"},
+		{"/home/dev/", "/home/dev/x", "~/x"},
+		{"/home/dev", "/home/developer/x", "/home/developer/x"},
+		{"", "/x", "/x"},
+	} {
+		if got := inHome(hostenv.Env{Home: c.home}, c.path); got != c.want {
+			t.Errorf("%q in %q: got %q, want %q", c.path, c.home, got, c.want)
+		}
+	}
+}

@@ -239,8 +239,12 @@ func runImageUpdate(c *cli.Context) error {
 		return p.err
 	}
 	var there []string
+	built, err := m.built()
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
-		if _, err := m.label(images.Prefix+name, labelImage); err == nil {
+		if _, ok := built[images.Prefix+name]; ok {
 			there = append(there, name)
 		}
 	}
@@ -287,6 +291,10 @@ func runImageList(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	there, err := m.built()
+	if err != nil {
+		return err
+	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "NAME\tIMAGE\tPINNED\tBUILT\tCREATED") // Flush tells
 	for _, name := range images.Names() {
@@ -295,25 +303,47 @@ func runImageList(c *cli.Context) error {
 			pinned = p.String()
 		}
 		ref := images.Prefix + name
-		built, created := "no", ""
-		if _, err := m.label(ref, labelImage); err == nil {
-			built = "yes"
-			if pkg, err := m.label(ref, labelPackage); err == nil && pkg != "" {
+		built, created := "no", "-"
+		if i, ok := there[ref]; ok {
+			built, created = "yes", i.CreatedAt.Format(time.DateOnly)
+			if pkg := i.Labels[labelPackage]; pkg != "" {
 				built = pkg[strings.LastIndexByte(pkg, '@')+1:]
 			}
-			if out, err := podmanAnswer(c.Context, "image", "inspect", "--format", `{{.Created.Format "2006-01-02"}}`, "--", ref); err == nil {
-				created = out
-			}
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", name, ref, pinned, config.Printable(built), config.Printable(created))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", name, ref, pinned, config.Printable(built), created)
 	}
 	return w.Flush()
 }
 
-// label reads a label of an image, "" where that has none of the name. An error
-// means that there is no such image.
-func (m *imageMaker) label(ref, key string) (string, error) {
-	return podmanAnswer(m.c.Context, "image", "inspect", "--format", `{{index .Labels "`+key+`"}}`, "--", ref)
+// builtImage is what podman tells of an image of ours.
+type builtImage struct {
+	Names     []string
+	Labels    map[string]string
+	CreatedAt time.Time
+}
+
+// built finds the images of ours in podman's storage, by their names. That podman
+// does not answer is an error, and not that there are none.
+func (m *imageMaker) built() (map[string]builtImage, error) {
+	out, err := podmanAnswer(m.c.Context, "image", "ls", "--filter=label="+labelImage, "--format=json")
+	if err != nil {
+		return nil, fmt.Errorf("look for images: %w", err)
+	}
+	return builtImages(out)
+}
+
+func builtImages(answer string) (map[string]builtImage, error) {
+	var all []builtImage
+	if err := json.Unmarshal([]byte(answer), &all); err != nil {
+		return nil, fmt.Errorf("look for images: read podman's answer: %w", err)
+	}
+	found := map[string]builtImage{}
+	for _, i := range all {
+		for _, name := range i.Names {
+			found[strings.TrimSuffix(name, ":latest")] = i
+		}
+	}
+	return found, nil
 }
 
 // build builds images and what is below them.
@@ -350,7 +380,11 @@ func (m *imageMaker) buildBase() error {
 		}
 	}
 	recipe := digest(images.Containerfile("base"), images.BootstrapScript(), m.pins.Base, m.pins.Suite, m.pins.Mirror, string(ca))
-	if have, err := m.label(images.Base, labelRecipe); err == nil && have == recipe && !m.fresh {
+	built, err := m.built()
+	if err != nil {
+		return err
+	}
+	if built[images.Base].Labels[labelRecipe] == recipe && !m.fresh {
 		return nil
 	}
 	debian, err := m.debian()
@@ -372,17 +406,20 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// podmanBuild builds one image, with podman's progress on standard error.
+// podmanBuild builds one image, with its progress on standard error.
 func (m *imageMaker) podmanBuild(name, ref string, args ...string) error {
 	args = append([]string{"build", "--pull=never", "--file=-", "--tag=" + ref, "--label=" + labelImage + "=" + name}, args...)
 	if m.fresh {
 		args = append(args, "--no-cache")
 	}
 	m.say("building %s", ref)
-	cmd := m.command(m.podman, args...)
+	out, end := follow(m.c.App.ErrWriter)
+	cmd := m.command(out, m.podman, args...)
 	cmd.Dir = "/" // nothing of it is copied
 	cmd.Stdin = strings.NewReader(images.Containerfile(name))
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	end(err != nil && m.c.Context.Err() == nil)
+	if err != nil {
 		if m.c.Context.Err() != nil {
 			return m.c.Context.Err()
 		}
@@ -391,11 +428,11 @@ func (m *imageMaker) podmanBuild(name, ref string, args ...string) error {
 	return nil
 }
 
-func (m *imageMaker) command(program string, args ...string) *exec.Cmd {
+func (m *imageMaker) command(out io.Writer, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(m.c.Context, program, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	cmd.Stdout, cmd.Stderr = m.c.App.ErrWriter, m.c.App.ErrWriter
+	cmd.Stdout, cmd.Stderr = out, out
 	return cmd
 }
 
@@ -413,7 +450,9 @@ func (m *imageMaker) debian() (string, error) {
 		return m.pins.Base, nil
 	}
 	m.say("pulling %s", m.pins.Base)
-	err := m.command(m.podman, "pull", "--", m.pins.Base).Run()
+	out, end := follow(m.c.App.ErrWriter)
+	err := m.command(out, m.podman, "pull", "--", m.pins.Base).Run()
+	end(err != nil && m.c.Context.Err() == nil)
 	switch {
 	case err == nil:
 		return m.pins.Base, nil
@@ -451,15 +490,18 @@ func (m *imageMaker) bootstrap() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make %s: %w", ref, err)
 	}
-	made, load := m.command(words[0], words[1:]...), m.command(m.podman, "import", "--quiet", "-", ref)
+	out, end := follow(m.c.App.ErrWriter)
+	made, load := m.command(out, words[0], words[1:]...), m.command(out, m.podman, "import", "--quiet", "-", ref)
 	made.Stdout, load.Stdin = pw, pr
 	err = errors.Join(load.Start(), made.Start())
 	// Each end is its child's alone.
 	_, _ = pw.Close(), pr.Close()
 	if err != nil {
+		end(false)
 		return "", fmt.Errorf("make %s: %w", ref, err)
 	}
 	madeErr, loadErr := made.Wait(), load.Wait()
+	end((madeErr != nil || loadErr != nil) && m.c.Context.Err() == nil)
 	switch {
 	case m.c.Context.Err() != nil:
 		err = m.c.Context.Err()

@@ -84,3 +84,17 @@ func TestImageNames(t *testing.T) {
 		})
 	}
 }
+
+func TestBuiltImages(t *testing.T) {
+	got, err := builtImages(`[{"Names": ["localhost/lazaret/shell:latest", "localhost/mine:1"], "Labels": {"dev.lazaret.image": "shell"}, "CreatedAt": "2026-11-30T15:42:20Z"},
+		{"Names": null, "Labels": {"dev.lazaret.image": "claude"}, "CreatedAt": "2026-11-29T15:42:20Z"}]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i, ok := got["localhost/lazaret/shell"]; !ok || i.Labels[labelImage] != "shell" || i.CreatedAt.Day() != 30 || len(got) != 2 {
+		t.Errorf("got %+v", got)
+	}
+	if _, err := builtImages(""); err == nil {
+		t.Error("no answer was taken for no images")
+	}
+}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/term"
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/urfave/cli/v2"
 
@@ -88,7 +90,7 @@ func runInit(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	p := &printer{w: c.App.Writer}
+	p := &printer{w: c.App.Writer, width: columns(c.App.Writer)}
 	for _, n := range change.Notes {
 		_, _ = fmt.Fprintf(c.App.ErrWriter, "lazaret: note: %s\n", n) // a note only
 	}
@@ -96,9 +98,10 @@ func runInit(c *cli.Context) error {
 		p.dryRun(change)
 		return p.err
 	}
+	where := inHome(env, change.Path)
 	backup, err := change.Apply()
 	if backup != "" {
-		p.printf("kept the changed file as %s\n", backup)
+		p.tell("kept the changed file as %s\n", backup)
 	}
 	if err != nil {
 		return err
@@ -106,17 +109,17 @@ func runInit(c *cli.Context) error {
 	switch change.Action {
 	case install.Keep:
 		if c.Bool("uninstall") {
-			p.printf("nothing to remove: %s has nothing of lazaret's\n", change.Path)
+			p.tell("nothing to remove: %s has nothing of lazaret's\n", where)
 			return p.err
 		}
-		p.printf("already registered: %s\n", change.Path)
+		p.tell("already registered: %s\n", where)
 	case install.Remove:
-		p.printf("removed %s\n", change.Path)
+		p.tell("removed %s\n", where)
 	default:
 		if c.Bool("uninstall") {
-			p.printf("took lazaret out of %s\n", change.Path)
+			p.tell("took lazaret out of %s\n", where)
 		} else {
-			p.printf("registered %s with %s (%s): %s\n", change.Runtime, engine, change.Scope, change.Path)
+			p.tell("registered %s with %s (%s): %s\n", inHome(env, change.Runtime), engine, change.Scope, where)
 		}
 	}
 	if r := engine.Reload(); r != "" && change.Action != install.Keep {
@@ -201,8 +204,56 @@ func exampleConfig(runtime string) string {
 
 // printer keeps the first error of a run of prints.
 type printer struct {
-	w   io.Writer
-	err error
+	w     io.Writer
+	width int // of the terminal that tell folds lines for; 0 for none
+	err   error
+}
+
+// columns is the width of a terminal, 0 for what is none.
+func columns(w io.Writer) int {
+	out := terminalOf(w)
+	if out == nil {
+		return 0
+	}
+	width, _, err := term.GetSize(out.Fd())
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// tell prints what a person reads, and nobody copies: a terminal's lines end between
+// words.
+func (p *printer) tell(format string, args ...any) {
+	p.printf("%s", fold(fmt.Sprintf(format, args...), p.width))
+}
+
+// fold breaks lines between words. A line goes on two columns behind its beginning.
+func fold(text string, width int) string {
+	if width <= 0 {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line, end := strings.CutSuffix(line, "\n")
+		words := strings.TrimLeft(line, " ")
+		begin := line[:len(line)-len(words)]
+		rest := begin + "  "
+		b.WriteString(begin)
+		b.WriteString(strings.ReplaceAll(ansi.Wordwrap(words, max(1, width-len(rest)), " "), "\n", "\n"+rest))
+		if end {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// inHome writes a path as a shell reads it, with ~ for the home.
+func inHome(env hostenv.Env, path string) string {
+	if rest, ok := strings.CutPrefix(path, strings.TrimSuffix(env.Home, "/")+"/"); ok && env.Home != "" {
+		return "~/" + rest
+	}
+	return path
 }
 
 func (p *printer) printf(format string, args ...any) {

@@ -36,6 +36,26 @@ type box struct {
 	lost chan struct{} // closed when the coordinator has ended the hold
 }
 
+// wait is the time that is given to a sandbox. What podman has worked for it, which
+// takes long on a busy machine, does not count; but a sandbox that ends again and
+// again is not started for ever.
+type wait struct {
+	until time.Time
+	works int // of podman's, that still do not count
+}
+
+func newWait(now time.Time) *wait { return &wait{until: now.Add(enterTime), works: 3} }
+
+func (w *wait) over(now time.Time) bool { return !now.Before(w.until) }
+
+// worked is told when podman has done its work.
+func (w *wait) worked(now time.Time) {
+	if w.works > 0 {
+		w.works--
+		w.until = now.Add(enterTime)
+	}
+}
+
 // enter starts the domain's sandbox, or joins it. Of two that start one, the one
 // that comes second joins.
 func (a *agentRun) enter() (*box, error) {
@@ -46,7 +66,7 @@ func (a *agentRun) enter() (*box, error) {
 		}
 	}
 	var last error
-	for deadline := time.Now().Add(enterTime); time.Now().Before(deadline); time.Sleep(enterPause) {
+	for w := newWait(time.Now()); !w.over(time.Now()); time.Sleep(enterPause) {
 		if err := a.c.Context.Err(); err != nil {
 			return nil, err
 		}
@@ -59,6 +79,7 @@ func (a *agentRun) enter() (*box, error) {
 			if err := a.start(b.name); err != nil {
 				return nil, err
 			}
+			w.worked(time.Now())
 		case "running":
 			b.id = id
 			if last = a.take(b); last == nil {
@@ -72,6 +93,7 @@ func (a *agentRun) enter() (*box, error) {
 			if err := a.remove(b.name); err != nil {
 				return nil, err
 			}
+			w.worked(time.Now())
 		}
 	}
 	if last == nil {

@@ -314,7 +314,7 @@ func (c *Coordinator) newGuard(ctx context.Context, req *wire.PrepareRequest) (*
 		o.Workspace, o.Branch, notes = w.Path, w.Branch, w.Notes
 		notes = append(notes, "the agent works on branch "+w.Branch+": lazaret git status")
 	}
-	more, err := c.findGit(&o)
+	more, err := c.findGit(ctx, &o)
 	if err != nil {
 		return nil, err
 	}

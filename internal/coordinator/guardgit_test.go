@@ -67,7 +67,7 @@ func TestFindGit(t *testing.T) {
 			c := &Coordinator{spec: wire.StartSpec{Home: home, RealUID: os.Getuid(), GitEnv: tt.env, Domain: domain.New("p", tt.ws, dir), RuntimeDir: dir}, runDir: dir + "/run"}
 			must(t, os.MkdirAll(c.runDir, 0o700))
 			o := c.guardOptions(&wire.PrepareRequest{Git: "sentry"})
-			binds, err := c.findGit(&o)
+			binds, err := c.findGit(t.Context(), &o)
 			if tt.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fails) {
 					t.Errorf("got %+v, %v", o, err)
@@ -83,7 +83,7 @@ func TestFindGit(t *testing.T) {
 			if !slices.Equal(places.Hooks, tt.memory) || !slices.Equal(slices.Concat(places.Files, places.Programs), tt.readOnly) || o.GitDir != tt.gitDir || o.WorktreeName != tt.worktreeName {
 				t.Errorf("got %+v", o)
 			}
-			tells := git(t, home, dir, "config", "--file", c.runDir+"/gitconfig", "--name-only", "--get-regexp", ".")
+			tells := git(t, home, dir, "config", "--file", c.runDir+"/gitconfig", "--name-only", "--get-regexp", ".", "guarded")
 			told := "includeif.gitdir:/workspace/.path"
 			if tt.bind != "" {
 				told += "\nincludeif.gitdir:" + tt.bind + "/.path"
@@ -137,11 +137,29 @@ func TestTellGit(t *testing.T) {
 	other := filepath.Join(filepath.Dir(repo), "a b")
 	must(t, os.MkdirAll(other, 0o700))
 	git(t, t.TempDir(), other, "init", "-q")
-	must(t, c.tellGit(repo, "", "/with\na newline"))
+	author := map[string]string{"name": `D. "Q" \ ; # Developer`, "email": "dev@example.test"}
+	must(t, c.tellGit(author, repo, "", "/with\na newline"))
 	for dir, want := range map[string]string{repo: "minimal", other: "default"} {
 		got := git(t, t.TempDir(), dir, "-c", "include.path="+filepath.Join(c.runDir, "gitconfig"), "config", "--default", "default", "core.checkStat")
 		if strings.TrimSpace(got) != want {
 			t.Errorf("in %s core.checkStat is %q, want %q", dir, got, want)
 		}
+	}
+	// Commits in the repository and its linked worktrees are the developer's, unless
+	// told otherwise; those of repositories below are not.
+	below := filepath.Join(repo, "below")
+	must(t, os.MkdirAll(below, 0o700))
+	git(t, t.TempDir(), below, "init", "-q")
+	linked := filepath.Join(filepath.Dir(repo), "linked")
+	git(t, t.TempDir(), repo, "commit", "-q", "--allow-empty", "-m", "one")
+	git(t, t.TempDir(), repo, "worktree", "add", "-q", linked)
+	include := "include.path=" + filepath.Join(c.runDir, "gitconfig")
+	for dir, want := range map[string]string{repo: author["name"], linked: author["name"], below: "nobody", other: "nobody"} {
+		if got := git(t, t.TempDir(), dir, "-c", include, "config", "--default", "nobody", "user.name"); strings.TrimSpace(got) != want {
+			t.Errorf("in %s user.name is %q, want %q", dir, got, want)
+		}
+	}
+	if got := git(t, t.TempDir(), repo, "-c", include, "-c", "user.email=mine", "config", "user.email"); strings.TrimSpace(got) != "mine" {
+		t.Errorf("told otherwise: %q", got)
 	}
 }

@@ -151,6 +151,26 @@ func (g *Git) At(ctx context.Context, dir string) (*Repo, error) {
 	return r, r.disarm(ctx)
 }
 
+// Identity is the name and the address that the developer's commits in dir have,
+// each "" where git has been told none.
+func (g *Git) Identity(ctx context.Context, dir string) (name, email string, err error) {
+	r := &Repo{git: g, Cwd: dir} // to read settings starts no program
+	out, err := r.Output(ctx, "config", "--null", "--get-regexp", `^user\.(name|email)$`)
+	const none = 1
+	if Code(err) == none {
+		return "", "", nil
+	}
+	for entry := range strings.SplitSeq(string(out), "\x00") {
+		switch key, value, _ := strings.Cut(entry, "\n"); key { // the last one counts
+		case "user.name":
+			name = value
+		case "user.email":
+			email = value
+		}
+	}
+	return name, email, err
+}
+
 // Open is a repository whose places are known.
 func (g *Git) Open(ctx context.Context, gitDir, commonDir, workTree string) (*Repo, error) {
 	r := &Repo{git: g, Cwd: workTree, GitDir: gitDir, CommonDir: commonDir, WorkTree: workTree}

@@ -66,3 +66,36 @@ func TestSubmoduleDir(t *testing.T) {
 		}
 	}
 }
+
+// The developer's own settings, and those of the repository above them.
+func TestIdentity(t *testing.T) {
+	home, dir := t.TempDir(), t.TempDir()
+	g, err := New(home, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(wantName, wantEmail string) {
+		t.Helper()
+		if name, email, err := g.Identity(t.Context(), dir); name != wantName || email != wantEmail || err != nil {
+			t.Errorf("got %q, %q, %v; want %q, %q", name, email, err, wantName, wantEmail)
+		}
+	}
+	is("", "")
+	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte("[user]\n\tname = D. Developer\n\temail = private\n\temail = dev@example.test\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is("D. Developer", "dev@example.test")
+	if err := os.MkdirAll(filepath.Join(dir, ".git", "objects"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"HEAD": "ref: refs/heads/main\n", "refs/heads/x": "", "config": "[core]\n\trepositoryformatversion = 0\n[user]\n\temail = work@example.test\n"} {
+		path := filepath.Join(dir, ".git", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is("D. Developer", "work@example.test")
+}

@@ -79,13 +79,20 @@ func (p *pane) types(keys ...string) {
 	tmux(p.h, append([]string{"send-keys", "-t", "a"}, keys...)...).OK(p.t)
 }
 
-// agents are the programs, what their first screens say, and where logins are.
-func agents() []struct{ name, screen, login string } {
-	return []struct{ name, screen, login string }{
-		{"claude", "Claude Code", "/root/.claude/.credentials.json"},
-		{"codex", "Codex", "/root/.codex/auth.json"},
-		{"gemini", "Gemini", "/root/.gemini/oauth_creds.json"},
-		{"opencode", "Ask anything", "/root/.local/share/opencode/auth.json"},
+// agents are the programs: what their first screens say, where logins are, and how
+// they take the tool run_on_host, as docs/mcp.md has it, and tell that it answers.
+func agents() []struct{ name, screen, login, mcp, connected string } {
+	return []struct{ name, screen, login, mcp, connected string }{
+		{"claude", "Claude Code", "/root/.claude/.credentials.json",
+			"claude mcp add --scope user lazaret -- /run/lazaret/escalate mcp >&2; claude mcp list", "Connected"},
+		{"codex", "Codex", "/root/.codex/auth.json",
+			"codex mcp add lazaret -- /run/lazaret/escalate mcp >&2; codex mcp list", "/run/lazaret/escalate"},
+		{"gemini", "Gemini", "/root/.gemini/oauth_creds.json",
+			"gemini mcp add --scope user lazaret /run/lazaret/escalate mcp >&2; gemini mcp list 2>&1", "/run/lazaret/escalate"},
+		{"opencode", "Ask anything", "/root/.local/share/opencode/auth.json",
+			`mkdir -p /root/.config/opencode
+			echo '{"mcp": {"lazaret": {"type": "local", "command": ["/run/lazaret/escalate", "mcp"], "enabled": true, "timeout": 300000}}}' >/root/.config/opencode/opencode.json
+			opencode mcp list 2>&1`, "connected"},
 	}
 }
 
@@ -134,6 +141,10 @@ func TestAgents(t *testing.T) {
 				t.Errorf("its login is not kept: %q", got)
 			}
 			h.DomainEnds(a.name, other)
+			if got := run(h, ws, a.name, "--", "bash", "-ceu", a.mcp).OK(t); !strings.Contains(got, "lazaret") || !strings.Contains(got, a.connected) {
+				t.Errorf("its tools: %q", got)
+			}
+			h.DomainEnds(a.name, ws)
 		})
 	}
 	t.Run("npm and apt-get", func(t *testing.T) {
@@ -158,6 +169,14 @@ func TestAgents(t *testing.T) {
 		run(h, ws, "claude", "--", "bash", "-ceu", `echo by the agent >made; git add made; git commit -qm "from the sandbox"`).OK(t)
 		h.DomainEnds("claude", ws)
 		if got := h.Sh(ws, `git log -1 --format=%s; git status --porcelain; cat made`).OK(t); got != "from the sandbox\nby the agent" {
+			t.Errorf("on the host: %q", got)
+		}
+		// A developer whose name is in his own settings only.
+		h.Sh(other, `git config --unset user.name; git config --unset user.email`).OK(t)
+		h.WriteFile(filepath.Join(h.Home, ".gitconfig"), "[user]\n\tname = D. Developer\n\temail = d@example.test\n")
+		run(h, other, "claude", "--", "git", "commit", "-q", "--allow-empty", "-m", "as the developer").OK(t)
+		h.DomainEnds("claude", other)
+		if got := h.Sh(other, `git log -1 --format='%an <%ae>, %cn <%ce>: %s'`).OK(t); got != "D. Developer <d@example.test>, D. Developer <d@example.test>: as the developer" {
 			t.Errorf("on the host: %q", got)
 		}
 	})
