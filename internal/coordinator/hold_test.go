@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -29,7 +28,7 @@ func TestSandboxWaitsForItsStarter(t *testing.T) {
 					containers: map[string]*container{"box": ct}, sessions: map[string]*session{}, log: slog.New(slog.DiscardHandler),
 				}
 				began := time.Now()
-				go co.holdOrStop(context.Background(), ct)
+				go co.holdOrStop(t.Context(), ct)
 				stopping := func(at time.Duration) bool {
 					time.Sleep(at - time.Since(began))
 					synctest.Wait()

@@ -83,16 +83,24 @@ func (p *pane) types(keys ...string) {
 // they take the tool run_on_host, as docs/mcp.md has it, and tell that it answers.
 func agents() []struct{ name, screen, login, mcp, connected string } {
 	return []struct{ name, screen, login, mcp, connected string }{
-		{"claude", "Claude Code", "/root/.claude/.credentials.json",
-			"claude mcp add --scope user lazaret -- /run/lazaret/escalate mcp >&2; claude mcp list", "Connected"},
-		{"codex", "Codex", "/root/.codex/auth.json",
-			"codex mcp add lazaret -- /run/lazaret/escalate mcp >&2; codex mcp list", "/run/lazaret/escalate"},
-		{"gemini", "Gemini", "/root/.gemini/oauth_creds.json",
-			"gemini mcp add --scope user lazaret /run/lazaret/escalate mcp >&2; gemini mcp list 2>&1", "/run/lazaret/escalate"},
-		{"opencode", "Ask anything", "/root/.local/share/opencode/auth.json",
+		{
+			"claude", "Claude Code", "/root/.claude/.credentials.json",
+			"claude mcp add --scope user lazaret -- /run/lazaret/escalate mcp >&2; claude mcp list", "Connected",
+		},
+		{
+			"codex", "Codex", "/root/.codex/auth.json",
+			"codex mcp add lazaret -- /run/lazaret/escalate mcp >&2; codex mcp list", "/run/lazaret/escalate",
+		},
+		{
+			"gemini", "Gemini", "/root/.gemini/oauth_creds.json",
+			"gemini mcp add --scope user lazaret /run/lazaret/escalate mcp >&2; gemini mcp list 2>&1", "/run/lazaret/escalate",
+		},
+		{
+			"opencode", "Ask anything", "/root/.local/share/opencode/auth.json",
 			`mkdir -p /root/.config/opencode
 			echo '{"mcp": {"lazaret": {"type": "local", "command": ["/run/lazaret/escalate", "mcp"], "enabled": true, "timeout": 300000}}}' >/root/.config/opencode/opencode.json
-			opencode mcp list 2>&1`, "connected"},
+			opencode mcp list 2>&1`, "connected",
+		},
 	}
 }
 

@@ -67,7 +67,7 @@ func TestNothingLeaksIntoTheSandbox(t *testing.T) {
 
 		// What the sandbox sees of Lazaret.
 		sh := func(script string) harness.Result { return w.rt("exec", id, "sh", "-c", script) }
-		if got := sh("ls -a /run/lazaret").OK(t); strings.TrimPrefix(got, ".\n..\n") != "bin\ncerts\nescalate\nescalate.sock\ngitconfig\ngitconfig.guarded\nguard\nsbin\nsocket\nterminfo" {
+		if got := sh("ls -a /run/lazaret").OK(t); strings.TrimPrefix(got, ".\n..\n") != "bin\ncerts\nescalate\nescalate.sock\ngitconfig\ngitconfig.author\ngitconfig.guarded\nguard\nsbin\nsocket\nterminfo" {
 			t.Errorf("/run/lazaret holds %q", got)
 		}
 		if got := sh("cd /run/lazaret && ls bin guard sbin").OK(t); got != "bin:\ngit\n\nguard:\nrefusals\n\nsbin:\nlazaret-escalate" {
