@@ -286,8 +286,8 @@ func End(ctx context.Context, file string, o Options) error {
 	if snap.Incomplete != "" {
 		return fmt.Errorf("look at what has changed in %s: %s", o.Tree, snap.Incomplete) // stays open: all that differs counts
 	}
-	for p, f := range snap.Facts {
-		if _, before := r.Base[p]; f.Why == whyShut && !before {
+	for _, p := range slices.Sorted(maps.Keys(snap.Facts)) {
+		if _, before := r.Base[p]; snap.Facts[p].Why == whyShut && !before {
 			return fmt.Errorf("look at what has changed in %s: %q cannot be listed", o.Tree, p) // the same
 		}
 	}
