@@ -203,3 +203,18 @@ func TestRootful(t *testing.T) {
 		}
 	})
 }
+
+// Who commits in a sandbox is who commits beside it, also where only the developer's
+// own settings name him.
+func TestCommitsAreTheDevelopers(t *testing.T) {
+	harness.Each(t, harness.Options{}, func(t *testing.T, h *harness.Harness) {
+		ws := h.Workspace()
+		h.Sh(ws, `git config --unset-all user.name; git config --unset-all user.email
+git config --global user.name 'D. "Dev" Developer' && git config --global user.email dev@example.test`).OK(t)
+		h.Lazaret(ws, harness.Debian, "sh", "-c", "cd /workspace && echo x >new && git add new && git commit -qm inside").OK(t)
+		if got := h.Sh(ws, "git log -1 '--format=%an, %ae: %s'").OK(t); got != `D. "Dev" Developer, dev@example.test: inside` {
+			t.Errorf("the host has %q", got)
+		}
+		h.Sh(ws, "git fsck --strict && git status --short").OK(t)
+	})
+}
