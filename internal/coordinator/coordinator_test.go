@@ -122,6 +122,7 @@ func (f *fixture) ensure() *wire.Conn {
 			f.t.Fatal(err)
 		}
 		if f.pid() == c.PeerPID() {
+			f.t.Cleanup(func() { _ = c.Close() }) // not with the next garbage: it may be a session
 			return c
 		}
 		_ = c.Close()
