@@ -196,7 +196,8 @@ func TestAgents(t *testing.T) {
 		time.Sleep(time.Second) // longer than the prompt's pause
 		p.types("a")
 		p.sees("tools: run_on_host")
-		p.sees("answer: ran in " + filepath.Base(ws))
+		p.sees("answer: exit code 0")
+		p.sees("ran in " + filepath.Base(ws))
 		p.sees("code=0")
 		p.close()
 		h.DomainEnds("claude", ws)
