@@ -184,8 +184,9 @@ func (b *bench) plainNetwork(uplink string) string {
 	if uplink != "pasta" {
 		return fmt.Sprintf("--network=slirp4netns:mtu=%d", plan.MTU)
 	}
-	// podman before 4.4 does not know pasta: a namespace is made for it.
-	cmd := b.Command(b.t.Context(), "podman", "unshare", "unshare", "--net", "sh", "-c", "echo $$; exec sleep 100000")
+	// podman before 4.4 does not know pasta: a namespace is made for it, by a process
+	// without the capabilities that pasta lacks when it opens that.
+	cmd := b.Command(b.t.Context(), "podman", "unshare", "unshare", "--net", "setpriv", "--bounding-set=-all", "--inh-caps=-all", "sh", "-c", "echo $$; exec sleep 100000")
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -240,7 +240,7 @@ func TestBaseByDebootstrap(t *testing.T) {
 	}
 	h.DomainEnds("shell", ws)
 	// Once more: all of it is there.
-	if again := h.Run("lazaret", "image", "build"); again.Code != 0 || strings.Contains(again.Stderr, "debootstrap") {
+	if again := h.Run("lazaret", "image", "build", "--base", images.Bootstrap); again.Code != 0 || strings.Contains(again.Stderr, "debootstrap") {
 		t.Errorf("again: exit %d, %s", again.Code, again.Stderr)
 	}
 }
