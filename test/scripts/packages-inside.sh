@@ -135,7 +135,7 @@ main_path() {
 	((status == 127)) || told "a missing command: status $status"
 	box -d --name box localhost/busybox sleep 300 || told "podman run -d"
 	out=$(user timeout 60 podman exec -w /workspace box sh -c 'cat made; env' 2>&1) || told "podman exec"
-	[[ $out == inside*LAZARET_SESSION_ID=????????-* ]] || told "podman exec"
+	[[ $out == *inside*LAZARET_SESSION_ID=????????-* ]] || told "podman exec"
 	status=0
 	user timeout 60 podman exec box sh -c 'lazaret-escalate --timeout 1s -- true; exit $?' >/tmp/log 2>&1 || status=$?
 	out=$(cat /tmp/log)
