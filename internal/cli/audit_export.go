@@ -234,54 +234,42 @@ func exportCEF(w io.Writer, r resolved, e placed) error {
 	if addr, err := netip.ParseAddr(f.Addr); err == nil && addr.Unmap().Is6() {
 		dst, dst6 = "", f.Addr // dst is for IPv4 alone
 	}
-	label6 := ""
-	if dst6 != "" {
-		label6 = "Destination IPv6 Address"
-	}
-	// The numbers are the dictionary's, in characters.
-	for i, kv := range []struct {
+	// The numbers are the dictionary's, in characters. What has a label is a field that
+	// the dictionary leaves to each program.
+	var words []string
+	for _, kv := range []struct {
 		key, value string
 		most       int
+		label      string
 	}{
-		{"rt", fmt.Sprint(e.Time.UnixMilli()), 20},
-		{"externalId", e.place(), 40},
-		{"act", e.Verdict, 63},
-		{"outcome", result, 63},
-		{"dhost", f.Name, 1023},
-		{"dst", dst, 45},
-		{"c6a3Label", label6, 1023},
-		{"c6a3", dst6, 45},
-		{"dpt", port, 5},
-		{"proto", f.Proto, 31},
-		{"reason", f.Reason, 1023},
-		{"dproc", f.Command, 1023},
-		{"cs1Label", "domain", 1023},
-		{"cs1", r.anchor.Hash, 4000},
-		{"cs2Label", "session", 1023},
-		{"cs2", e.Session, 4000},
-		{"cs3Label", "container", 1023},
-		{"cs3", e.Container, 4000},
-		{"cs4Label", "hash", 1023},
-		{"cs4", e.Hash.String(), 4000},
-		{"cs5Label", "payload", 1023},
-		{"cs5", string(e.Payload), 4000},
-		{"msg", e.Damage, 1023},
+		{"rt", fmt.Sprint(e.Time.UnixMilli()), 20, ""},
+		{"externalId", e.place(), 40, ""},
+		{"act", e.Verdict, 63, ""},
+		{"outcome", result, 63, ""},
+		{"dhost", f.Name, 1023, ""},
+		{"dst", dst, 45, ""},
+		{"c6a3", dst6, 45, "Destination IPv6 Address"},
+		{"dpt", port, 5, ""},
+		{"proto", f.Proto, 31, ""},
+		{"reason", f.Reason, 1023, ""},
+		{"dproc", f.Command, 1023, ""},
+		{"cs1", r.anchor.Hash, 4000, "domain"},
+		{"cs2", e.Session, 4000, "session"},
+		{"cs3", e.Container, 4000, "container"},
+		{"cs4", e.Hash.String(), 4000, "hash"},
+		{"cs5", string(e.Payload), 4000, "payload"},
+		{"msg", e.Damage, 1023, ""},
 	} {
-		if kv.value == "" || strings.HasSuffix(kv.key, "Label") && empty(kv.key, e) {
+		if kv.value == "" {
 			continue
 		}
-		if i > 0 {
-			line += " "
+		if kv.label != "" {
+			words = append(words, kv.key+"Label="+kv.label)
 		}
-		line += kv.key + "=" + cefValue(kv.value, kv.most)
+		words = append(words, kv.key+"="+cefValue(kv.value, kv.most))
 	}
-	_, err := fmt.Fprintln(w, line)
+	_, err := fmt.Fprintln(w, line+strings.Join(words, " "))
 	return err
-}
-
-// empty tells that the field of a label is not there.
-func empty(label string, e placed) bool {
-	return label == "cs2Label" && e.Session == "" || label == "cs3Label" && e.Container == "" || label == "cs5Label" && len(e.Payload) == 0
 }
 
 func cefHeader(s string) string {

@@ -34,16 +34,18 @@ func (c *Coordinator) findGit(ctx context.Context, o *gitsentry.Options) ([]wire
 		return nil, err
 	}
 	o.Config = &conf
+	seen, binds := []string{repo.Mount}, []wire.Bind(nil)
 	switch r.Kind {
 	case repo.Worktree, repo.Submodule, repo.Separate:
+		o.GitDir, o.WorktreeName = r.CommonDir, r.WorktreeName
+		if r.WorkTreeSeenAt != "" && r.WorkTreeSeenAt != repo.Mount {
+			o.ConfigSuffix = "\n[core]\n\tworktree = " + repo.Mount + "\n"
+		}
+		seen = append(seen, r.CommonSeenAt)
+		binds = []wire.Bind{{Source: filepath.Join(o.Mountpoint, gitsentry.GitDirName), Destination: r.CommonSeenAt}}
 	default:
-		return nil, c.tellGit(c.author(ctx, o.Workspace), repo.Mount)
 	}
-	o.GitDir, o.WorktreeName = r.CommonDir, r.WorktreeName
-	if r.WorkTreeSeenAt != "" && r.WorkTreeSeenAt != repo.Mount {
-		o.ConfigSuffix = "\n[core]\n\tworktree = " + repo.Mount + "\n"
-	}
-	return []wire.Bind{{Source: filepath.Join(o.Mountpoint, gitsentry.GitDirName), Destination: r.CommonSeenAt}}, c.tellGit(c.author(ctx, o.Workspace), repo.Mount, r.CommonSeenAt)
+	return binds, c.tellGit(c.author(ctx, o.Workspace), seen...)
 }
 
 // tellGit writes the configuration that a sandbox's git includes. gVisor numbers files

@@ -143,10 +143,7 @@ func (s *Store) append(j job) {
 	}
 	s.sending.RLock()
 	defer s.sending.RUnlock()
-	var err error
-	if !j.flush {
-		err = j.event.Check()
-	}
+	err := j.event.Check()
 	if err == nil && s.closed {
 		err = ErrClosed
 	}
@@ -158,11 +155,26 @@ func (s *Store) append(j job) {
 			err = ErrFull
 		}
 	}
-	if j.flush {
-		go j.done(err)
-		return
-	}
 	s.failed([]job{j}, err)
+}
+
+// flush waits until what was appended before is on the disk. It does not where the
+// store is closed or the disk does not keep up.
+func (s *Store) flush() {
+	written := make(chan struct{})
+	s.sending.RLock()
+	sent := false
+	if !s.closed {
+		select {
+		case s.jobs <- job{flush: true, done: func(error) { close(written) }}: // what cannot be written is told by a record later
+			sent = true
+		default:
+		}
+	}
+	s.sending.RUnlock()
+	if sent {
+		<-written
+	}
 }
 
 // failed tells that jobs are not recorded. That is recorded as soon as it can be.
@@ -365,9 +377,7 @@ func (s *Store) Page(chain string, after uint64) (audit.Page, error) {
 	if err := s.Ready(); err != nil {
 		return audit.Page{}, err
 	}
-	written := make(chan struct{})
-	s.append(job{flush: true, done: func(error) { close(written) }}) // what cannot be written is told by a record later
-	<-written
+	s.flush()
 	return page(s.db, s.o.Root, chain, after)
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lazaret-dev/lazaret/test/e2e/harness"
-	"github.com/lazaret-dev/lazaret/test/networld"
 )
 
 const (
@@ -24,15 +23,7 @@ const (
 // a filtered network, and has many sessions in them at once reach a server and ask
 // for a command. One that gets no answer fails it. It needs root for its world.
 func runMany(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("this benchmark makes network namespaces: run it as root")
-	}
-	w, err := networld.New(t.TempDir(), map[string]string{"ok.test": server})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = w.Close() })
-	serveWorld(t, w)
+	w := newWorld(t, map[string]string{"ok.test": server})
 	b := &bench{Harness: harness.New(t, harness.Options{
 		Enter:       w.Enter(),
 		CommandTime: 10 * time.Minute,

@@ -37,19 +37,11 @@ const server = "203.0.113.10"
 // runNetwork measures a filtered network against plain runsc on an uplink of the
 // same program, in a world of its own. It needs root for that.
 func runNetwork(t *testing.T, turns int) {
-	if os.Geteuid() != 0 {
-		t.Fatal("the network's benchmark makes network namespaces: run it as root")
-	}
 	names := map[string]string{"ok.test": server}
 	for i := range lookups * (turns + 1) * 2 {
 		names[fmt.Sprintf("n%d.ok.test", i)] = server
 	}
-	w, err := networld.New(t.TempDir(), names)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = w.Close() })
-	serveWorld(t, w)
+	w := newWorld(t, names)
 	b := &bench{Harness: harness.New(t, harness.Options{
 		Enter:  w.Enter(),
 		Config: "[profiles.default]\nstate_paths = []\n[profiles.default.network]\nallow = [\"ok.test\", \"*.ok.test\"]\n[profiles.open]\nstate_paths = []\n[profiles.open.network]\nmode = \"open\"\n",
@@ -141,8 +133,17 @@ func runNetwork(t *testing.T, turns int) {
 // fine is ms for short times.
 func (s series) fine() spread { return newSpread(s.turns, "%.2f") }
 
-// serveWorld has the world serve downloads, uploads and short answers.
-func serveWorld(t *testing.T, w *networld.World) {
+// newWorld makes a world that serves downloads, uploads and short answers. It needs
+// root.
+func newWorld(t *testing.T, names map[string]string) *networld.World {
+	if os.Geteuid() != 0 {
+		t.Fatal("this benchmark makes network namespaces: run it as root")
+	}
+	w, err := networld.New(t.TempDir(), names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
 	h := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodPut:
@@ -168,6 +169,7 @@ func serveWorld(t *testing.T, w *networld.World) {
 		go func() { _ = s.Serve(ln) }() // until the listener closes
 		t.Cleanup(func() { _ = s.Close() })
 	}
+	return w
 }
 
 func (b *bench) networkStatus(ws string) wire.NetworkStatus {
